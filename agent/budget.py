@@ -1,0 +1,276 @@
+"""The gate: no call to a model without a reservation, and no reservation past a cap.
+
+`reserve` checks and records the worst case under one lock, before anything is sent; `settle` charges what the server
+counted and gives the rest back. All money is integer micro-dollars, rounded up, so that sums never drift.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from agent.errors import BudgetExceededError, OnlyAnswerLeftError
+from agent.state import BoundKind, LedgerEntry, LimitsRecord, PricesRecord, Purpose, Usage
+
+MIN_COMPLETION_TOKENS = 64  # a reply cut shorter than this is not worth paying for
+FINAL_ANSWER_TOKENS = 256  # what is kept back for the last word of a run
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Simulated prices in micro-dollars for 1,000 tokens (which is the same number as nano-dollars a token)."""
+
+    prompt_microusd_per_1k: int
+    completion_microusd_per_1k: int
+
+    def cost_microusd(self, prompt_tokens: int, completion_tokens: int) -> int:
+        """The price of a call, rounded up to a whole micro-dollar."""
+        nano = prompt_tokens * self.prompt_microusd_per_1k + completion_tokens * self.completion_microusd_per_1k
+        return -(-nano // 1000)
+
+    def completion_tokens_for(self, microusd: int, prompt_tokens: int) -> int | None:
+        """How many completion tokens `microusd` pays for after that prompt; negative if not even the prompt.
+
+        None means any number: completion tokens are free and the prompt is paid for.
+        """
+        left = microusd * 1000 - prompt_tokens * self.prompt_microusd_per_1k
+        if left < 0:
+            return -1
+        if self.completion_microusd_per_1k == 0:
+            return None
+        return left // self.completion_microusd_per_1k
+
+    def record(self) -> PricesRecord:
+        """The form that stands in a trace."""
+        return PricesRecord(
+            prompt_microusd_per_1k=self.prompt_microusd_per_1k,
+            completion_microusd_per_1k=self.completion_microusd_per_1k,
+        )
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The caps of one enforcer; None means no cap of that kind."""
+
+    max_calls: int | None = None
+    max_cost_microusd: int | None = None
+    max_seconds: float | None = None
+
+    def record(self) -> LimitsRecord:
+        """The form that stands in a trace."""
+        return LimitsRecord(
+            max_calls=self.max_calls, max_cost_microusd=self.max_cost_microusd, max_seconds=self.max_seconds
+        )
+
+
+@dataclass
+class Reservation:
+    """What one call may cost at most. `max_completion_tokens` is the cap to send, shrunk to what can be paid."""
+
+    entry: LedgerEntry
+    settled: bool = False
+
+    @property
+    def max_completion_tokens(self) -> int:
+        """The completion cap that must be sent with the request."""
+        return self.entry.max_completion_tokens
+
+
+class BudgetEnforcer:
+    """One scope's caps, optionally inside a parent's (a run's inside its batch's): both must agree, atomically.
+
+    Thread-safe. Locks are always taken from the child up to the root, so nested enforcers cannot deadlock.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        prices: Prices,
+        *,
+        parent: BudgetEnforcer | None = None,
+        scope: str = "run",
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.limits = limits
+        self.prices = prices
+        self.parent = parent
+        self.scope = scope
+        self._clock = clock
+        self._started = clock()
+        self._lock = threading.Lock()
+        self._calls = 0
+        self._committed_microusd = 0  # settled, plus open reservations in full
+        self._overshot = False
+        self._next_index = 0
+
+    # -- what is left -------------------------------------------------------------------------------------------
+
+    @property
+    def calls_used(self) -> int:
+        """Calls reserved and not given back."""
+        return self._calls
+
+    @property
+    def committed_microusd(self) -> int:
+        """Settled charges plus open reservations in full."""
+        return self._committed_microusd
+
+    def calls_left(self) -> int | None:
+        """Calls that may still be reserved; None without a cap."""
+        return None if self.limits.max_calls is None else max(0, self.limits.max_calls - self._calls)
+
+    def microusd_left(self) -> int | None:
+        """Money not yet committed; None without a cap."""
+        cap = self.limits.max_cost_microusd
+        return None if cap is None else max(0, cap - self._committed_microusd)
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the nearest deadline of this enforcer or a parent; None without one."""
+        own = None if self.limits.max_seconds is None else self.limits.max_seconds - (self._clock() - self._started)
+        above = self.parent.seconds_left() if self.parent else None
+        return min((s for s in (own, above) if s is not None), default=None)
+
+    # -- reserve, settle, release -------------------------------------------------------------------------------
+
+    def reserve(
+        self,
+        prompt_tokens_bound: int,
+        max_completion_tokens: int,
+        *,
+        purpose: Purpose = "answer",
+        bound_kind: BoundKind = "exact",
+    ) -> Reservation:
+        """Take the worst case of one call off every cap, or refuse before anything is sent.
+
+        With `purpose="act"` the last call, and the price of a final answer of 256 tokens, are kept back.
+
+        Raises:
+            OnlyAnswerLeftError: an action can no longer be paid, a final answer may be.
+            BudgetExceededError: no call can be paid (or a deadline has passed, or a count overshot earlier).
+        """
+        if prompt_tokens_bound < 0 or max_completion_tokens < 1:
+            raise ValueError("a reservation needs a prompt bound of at least 0 and a completion cap of at least 1")
+        with self._locked_chain() as chain:
+            for enforcer in chain:
+                enforcer._refuse_spent()
+            if purpose == "act":
+                self._refuse_last_call()
+            cap = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose)
+            cost = self.prices.cost_microusd(prompt_tokens_bound, cap)
+            entry = LedgerEntry(
+                index=self._next_index,
+                purpose=purpose,
+                prompt_tokens_bound=prompt_tokens_bound,
+                bound_kind=bound_kind,
+                max_completion_tokens=cap,
+                reserved_microusd=cost,
+            )
+            self._next_index += 1
+            for enforcer in chain:
+                enforcer._calls += 1
+                enforcer._committed_microusd += cost
+        return Reservation(entry)
+
+    def settle(self, reservation: Reservation, usage: Usage) -> LedgerEntry:
+        """Charge what the server counted. A missing count is unknown: then the whole reservation stands.
+
+        A count above what was reserved is charged in full, marked `overshoot`, and no further call is admitted.
+        """
+        entry = reservation.entry
+        prompt, completion = usage.prompt_tokens, usage.completion_tokens
+        if prompt is None or completion is None:
+            charged, settled_as = entry.reserved_microusd, "unknown"
+            over = (prompt or 0) > entry.prompt_tokens_bound or (completion or 0) > entry.max_completion_tokens
+        else:
+            charged, settled_as = self.prices.cost_microusd(prompt, completion), "counted"
+            over = prompt > entry.prompt_tokens_bound or completion > entry.max_completion_tokens
+        if over:
+            known = self.prices.cost_microusd(
+                entry.prompt_tokens_bound if prompt is None else prompt,
+                entry.max_completion_tokens if completion is None else completion,
+            )
+            charged, settled_as = max(charged, known), "overshoot"
+        with self._locked_chain() as chain:
+            self._close(reservation)
+            entry.settled_microusd = charged
+            entry.settled_as = settled_as  # type: ignore[assignment]  # three literals, chosen just above
+            self._overshot = self._overshot or over
+            for enforcer in chain:
+                enforcer._committed_microusd += charged - entry.reserved_microusd
+        return entry
+
+    def release(self, reservation: Reservation) -> LedgerEntry:
+        """Give a reservation back whole. Only where nothing was sent."""
+        with self._locked_chain() as chain:
+            self._close(reservation)
+            reservation.entry.settled_as = "refunded"
+            for enforcer in chain:
+                enforcer._calls -= 1
+                enforcer._committed_microusd -= reservation.entry.reserved_microusd
+        return reservation.entry
+
+    # -- inside the lock ----------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _locked_chain(self) -> Iterator[list[BudgetEnforcer]]:
+        chain: list[BudgetEnforcer] = []
+        node: BudgetEnforcer | None = self
+        with ExitStack() as locks:
+            while node is not None:
+                locks.enter_context(node._lock)
+                chain.append(node)
+                node = node.parent
+            yield chain
+
+    @staticmethod
+    def _close(reservation: Reservation) -> None:
+        if reservation.settled:
+            raise RuntimeError(f"reservation {reservation.entry.index} was already settled")
+        reservation.settled = True
+
+    def _refuse_spent(self) -> None:
+        limits = self.limits
+        if self._overshot:
+            raise BudgetExceededError(
+                "overshoot", "the server counted more than a call was allowed, so no further call is made", self.scope
+            )
+        if limits.max_calls is not None and self._calls >= limits.max_calls:
+            raise BudgetExceededError("calls", f"all {limits.max_calls} calls are used", self.scope)
+        if limits.max_seconds is not None and self._clock() - self._started >= limits.max_seconds:
+            raise BudgetExceededError("seconds", f"the {limits.max_seconds:g} seconds are over", self.scope)
+
+    def _refuse_last_call(self) -> None:
+        if self.limits.max_calls is not None and self.limits.max_calls - self._calls <= 1:
+            raise OnlyAnswerLeftError("calls", "the last call is kept for the final answer", self.scope)
+
+    def _payable_cap(self, chain: list[BudgetEnforcer], prompt: int, wanted: int, purpose: Purpose) -> int:
+        """The completion cap that every scope can pay for; refuses below the floor."""
+        floor = min(MIN_COMPLETION_TOKENS, wanted)
+        cap, scope = wanted, self.scope
+        for enforcer in chain:
+            if enforcer.limits.max_cost_microusd is None:
+                continue
+            left = enforcer.limits.max_cost_microusd - enforcer._committed_microusd
+            payable = self.prices.completion_tokens_for(left, prompt)
+            if payable is not None and payable < cap:
+                cap, scope = payable, enforcer.scope
+        if cap < floor:
+            raise BudgetExceededError("cost", f"the money left cannot pay a call of {floor} tokens", scope)
+        return self._keep_answer(prompt, cap, floor) if purpose == "act" else cap
+
+    def _keep_answer(self, prompt: int, cap: int, floor: int) -> int:
+        """Shrink an action's cap so that a final answer, whose prompt holds this call's, can still be paid."""
+        if self.limits.max_cost_microusd is None:
+            return cap
+        prices = self.prices
+        left = self.limits.max_cost_microusd - self._committed_microusd
+        # Two prompts, this call's completion paid once as written and once as read back, and the answer.
+        fixed = prices.cost_microusd(2 * prompt, FINAL_ANSWER_TOKENS)
+        per_token = prices.prompt_microusd_per_1k + prices.completion_microusd_per_1k
+        payable = cap if per_token == 0 else (left - fixed) * 1000 // per_token
+        if left < fixed or payable < floor:
+            raise OnlyAnswerLeftError("cost", "the money left is kept for the final answer", self.scope)
+        return min(cap, payable)

@@ -1,0 +1,1 @@
+"""Pure functions from facts to messages. Nothing here reads or writes anything."""

@@ -1,0 +1,279 @@
+"""The trace: AgentState and all it holds. Shared types on one page; start reading here.
+
+One run leaves one AgentState, written to `traces/*.json`. Amounts of money are integer micro-dollars (1 USD =
+1,000,000), durations are seconds, counts are tokens as the server counted them (None: it did not say). Whatever the
+model wrote is kept as it came; nothing in here is escaped, whoever shows it escapes it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+SCHEMA_VERSION = 1
+
+Role = Literal["system", "user", "assistant", "tool"]
+Status = Literal[
+    "running",
+    "completed",
+    "budget_exhausted",
+    "loop_detected",
+    "confirmation_required",
+    "timeout",
+    "cancelled",
+    "error",
+]
+Outcome = Literal["pass", "fail", "invalid"]
+BoundKind = Literal["exact", "grown", "rendered_bytes", "sent_bytes"]
+SettledAs = Literal["open", "counted", "unknown", "overshoot", "refunded"]
+Purpose = Literal["act", "answer"]
+
+
+class Record(BaseModel):
+    """Base of all that stands in a trace: unknown fields are refused, so that a typo is never silently dropped."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class ToolCall(Record):
+    """A call the model asked for, after reading; `arguments` are as the model gave them, typed by the schema."""
+
+    name: str
+    arguments: dict[str, Any]
+    id: str | None = None
+
+
+class ToolResult(Record):
+    """What a tool gave back. `data` is what the model is shown on success, `error` on failure."""
+
+    success: bool
+    data: str = ""
+    error: str | None = None
+    error_type: str | None = None
+    seconds: float = 0.0
+    truncated: bool = False
+
+
+class Message(Record):
+    """One message of a conversation, in the roles that every chat server knows."""
+
+    role: Role
+    content: str
+    tool_calls: list[ToolCall] | None = None
+    tool_name: str | None = None
+    tool_call_id: str | None = None
+
+
+class Usage(Record):
+    """Tokens as the server counted them. None means that it did not say, which is never the same as zero."""
+
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    cached_tokens: int | None = None
+
+
+class Timing(Record):
+    """Where the time of a call went, in seconds. `load` is a cold model load and is kept apart from the rest."""
+
+    total: float = 0.0
+    load: float | None = None
+    prompt: float | None = None
+    completion: float | None = None
+
+
+class LedgerEntry(Record):
+    """One reservation and what became of it. `index` is the place in the run's ledger, from 0.
+
+    `reserved_microusd` is the worst case taken before sending: the price of `prompt_tokens_bound` prompt tokens and
+    `max_completion_tokens` completion tokens. `settled_microusd` is what was charged.
+    """
+
+    index: int
+    purpose: Purpose
+    prompt_tokens_bound: int
+    bound_kind: BoundKind
+    max_completion_tokens: int
+    reserved_microusd: int
+    settled_microusd: int = 0
+    settled_as: SettledAs = "open"
+
+
+class CallError(Record):
+    """Why a call gave no usable reply, and whose fault that is."""
+
+    error_type: str
+    message: str
+    fault: Literal["model", "server"]
+    detail: str | None = None
+    retry: bool = False
+
+
+class LLMCall(Record):
+    """One request that reached (or tried to reach) a model. `index` is also its entry's index in the ledger.
+
+    The prompt of a call is the first `carried` messages of the prompt before it, then `appended`: a trace grows
+    linearly though every prompt repeats the whole history. `raw` is the body as it came off the wire.
+    """
+
+    index: int
+    step: int
+    attempt: int
+    carried: int
+    appended: list[Message]
+    schema_hash: str | None = None
+    tools_hash: str | None = None
+    temperature: float
+    seed: int
+    num_ctx: int
+    endpoint: str
+    streamed: bool = False
+    http_status: int | None = None
+    content_type: str = ""
+    raw: str = ""
+    usage: Usage = Field(default_factory=Usage)
+    timing: Timing = Field(default_factory=Timing)
+    repairs: list[str] = Field(default_factory=list)
+    error: CallError | None = None
+
+
+class GuardEvent(Record):
+    """A guard acted: which one, at which tier, and what it said (to the model, or to the person)."""
+
+    guard: str
+    tier: int
+    message: str
+
+
+class StepRecord(Record):
+    """One THINK -> ACT -> OBSERVE -> REFLECT turn. `calls` are indexes into AgentState.calls."""
+
+    index: int
+    calls: list[int] = Field(default_factory=list)
+    progress_check: str | None = None
+    thought: str = ""
+    thinking: str = ""
+    actions: list[ToolCall] = Field(default_factory=list)
+    results: list[ToolResult] = Field(default_factory=list)
+    answer: str | None = None
+    repairs: list[str] = Field(default_factory=list)
+    faults: list[str] = Field(default_factory=list)
+    guards: list[GuardEvent] = Field(default_factory=list)
+
+
+class ModelInfo(Record):
+    """Which weights answered, as far as the server tells."""
+
+    name: str
+    backend: str
+    backend_version: str | None = None
+    digest: str | None = None
+    quantization: str | None = None
+    parameters: str | None = None
+    context_window: int | None = None
+
+
+class Sampling(Record):
+    """What is sent with every call of a run."""
+
+    temperature: float
+    seed: int
+    num_ctx: int
+    max_completion_tokens: int
+
+
+class LimitsRecord(Record):
+    """The caps of a run; None means that there is none of that kind."""
+
+    max_calls: int | None
+    max_cost_microusd: int | None
+    max_seconds: float | None
+
+
+class PricesRecord(Record):
+    """Simulated prices, in micro-dollars for 1,000 tokens."""
+
+    prompt_microusd_per_1k: int
+    completion_microusd_per_1k: int
+
+
+class AssertResult(Record):
+    """One line of a verdict: what was demanded, whether it held, and what was seen instead."""
+
+    type: str
+    expected: Any = None
+    passed: bool
+    message: str = ""
+
+
+class Verdict(Record):
+    """The judgement of a run. `invalid` is the server's, the machine's or the harness's fault, and is never scored."""
+
+    outcome: Outcome
+    asserts: list[AssertResult] = Field(default_factory=list)
+    reason: str = ""
+
+
+class AgentState(Record):
+    """One run, whole. See the module's docstring for units."""
+
+    schema_version: int = SCHEMA_VERSION
+    run_id: str
+    batch_id: str | None = None
+    suite: str | None = None
+    case_id: str | None = None
+    case_hash: str | None = None
+    epoch: int = 0
+    task: str
+    strategy: str
+    toolset: str = "core"
+    tools: list[str] = Field(default_factory=list)
+    evidence: bool = True
+    model: ModelInfo
+    sampling: Sampling
+    limits: LimitsRecord
+    prices: PricesRecord
+    system_prompt_hash: str | None = None
+    tools_hash: str | None = None
+    git_commit: str | None = None
+    started_at: str = ""
+    seconds: float = 0.0
+    steps: list[StepRecord] = Field(default_factory=list)
+    calls: list[LLMCall] = Field(default_factory=list)
+    ledger: list[LedgerEntry] = Field(default_factory=list)
+    scratchpad: list[str] = Field(default_factory=list)
+    replans: int = 0
+    answer: str | None = None
+    answer_is_partial: bool = False
+    status: Status = "running"
+    status_reason: str = ""
+    error: CallError | None = None
+    verdict: Verdict | None = None
+
+    @property
+    def calls_used(self) -> int:
+        """Calls that count against the cap: every ledger entry but those given back unsent."""
+        return sum(entry.settled_as != "refunded" for entry in self.ledger)
+
+    @property
+    def cost_microusd(self) -> int:
+        """What the run was charged; an open reservation counts in full."""
+        return sum(e.reserved_microusd if e.settled_as == "open" else e.settled_microusd for e in self.ledger)
+
+    @property
+    def prompt_tokens(self) -> int:
+        """Prompt tokens that the server counted, over all calls (uncounted calls add nothing)."""
+        return sum(call.usage.prompt_tokens or 0 for call in self.calls)
+
+    @property
+    def completion_tokens(self) -> int:
+        """Completion tokens that the server counted, over all calls (uncounted calls add nothing)."""
+        return sum(call.usage.completion_tokens or 0 for call in self.calls)
+
+
+def content_hash(value: object) -> str:
+    """A short SHA-256 of any JSON value, the same for the same content whatever its key order. Text is hashed as it is."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

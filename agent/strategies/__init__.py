@@ -1,0 +1,1 @@
+"""How a run gets from its messages to its next action: one file a strategy."""

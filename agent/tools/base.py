@@ -1,0 +1,67 @@
+"""What a tool is: parameters declared once, a hard wall-clock limit, and a ToolResult whatever happens."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import ClassVar, Generic, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict
+
+Effect = Literal["read", "write", "execute", "network"]
+
+
+class Params(BaseModel):
+    """Base of a tool's parameters. Every field needs a `description`, and every text a `max_length`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class ToolError(Exception):
+    """A tool could not do what was asked; the message tells the model what to do instead.
+
+    `error_type` is a short fixed word (bad_args, too_large, timeout, refused, not_found, network, ...).
+    """
+
+    def __init__(self, error_type: str, message: str):
+        super().__init__(message)
+        self.error_type = error_type
+
+
+@dataclass(frozen=True)
+class ToolContext:
+    """What a run lends its tools: nothing here is global, so that runs beside each other cannot meet.
+
+    `corpus` is a folder of text files that web_search reads instead of the network.
+    """
+
+    corpus: Path | None = None
+    search_provider: str = "auto"
+    extra: dict[str, str] = field(default_factory=dict)
+
+
+P = TypeVar("P", bound=Params)
+
+
+class Tool(ABC, Generic[P]):
+    """One tool. `description` stays abstract: an example value in it would be copied by a small model.
+
+    `self_timed` tools keep `timeout_seconds` themselves (a process they kill); the others are timed by the registry.
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    effect: ClassVar[Effect]
+    timeout_seconds: ClassVar[float] = 15.0
+    max_chars: ClassVar[int] = 3000
+    self_timed: ClassVar[bool] = False
+    params: type[P]
+
+    @abstractmethod
+    def run(self, params: P, context: ToolContext) -> str:
+        """The result as text for the model.
+
+        Raises:
+            ToolError: the model's mistake or the world's; becomes an observation. Anything else is our bug.
+        """

@@ -1,0 +1,1 @@
+"""Many runs: suites, verdicts, the store, reports."""
