@@ -1,0 +1,66 @@
+# `make` lists the targets. Every target that needs packages calls setup first; a second setup changes nothing.
+PYTHON ?= python3
+VENV_PYTHON := .venv/bin/python
+PYTEST_ARGS ?=
+SUITE ?= suites/core.yaml
+
+.DEFAULT_GOAL := help
+.PHONY: help setup dev suite test check pytest lint types imports format lock docker-check clean distclean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## make .venv with pinned, hash-checked packages and unpack the embedded model
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "setup: $(PYTHON) is not there: apt-get install python3 python3-venv" >&2; exit 2; }
+	@"$(PYTHON)" scripts/bootstrap.py
+
+dev: ## setup, and what tests, lint and types need
+	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+	  echo "setup: $(PYTHON) is not there: apt-get install python3 python3-venv" >&2; exit 2; }
+	@"$(PYTHON)" scripts/bootstrap.py --dev
+
+# run_tests.py exits 1 when a case did not pass: a weak model's failures are results, so only worse ends the target.
+suite: setup ## run the five-task suite (SUITE=file), leave traces/ and test_results.md
+	@$(VENV_PYTHON) run_tests.py $(SUITE); code=$$?; [ $$code -eq 1 ] || exit $$code
+
+test: dev ## lint, types, import rules and all tests (PYTEST_ARGS=...)
+	@$(MAKE) --no-print-directory check
+	@$(MAKE) --no-print-directory pytest
+
+check: lint types imports
+
+pytest: dev
+	@$(VENV_PYTHON) -m pytest $(PYTEST_ARGS)
+
+lint: dev ## ruff: rules and format
+	@$(VENV_PYTHON) -m ruff check .
+	@$(VENV_PYTHON) -m ruff format --check .
+
+types: dev ## mypy, strict
+	@$(VENV_PYTHON) -m mypy
+
+imports: dev ## import-linter: imports point one way
+	@$(VENV_PYTHON) -c 'from importlinter.cli import lint_imports_command; lint_imports_command()'
+
+format: dev ## rewrite the sources in ruff's format
+	@$(VENV_PYTHON) -m ruff format .
+	@$(VENV_PYTHON) -m ruff check --fix .
+
+# The index that a machine happens to use is its own business: neither lock file may name one.
+PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(VENV_PYTHON) -m piptools compile --quiet --generate-hashes \
+  --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
+lock: dev ## compile both requirements files from pyproject.toml (UPGRADE=1: newest versions)
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --output-file requirements.txt pyproject.toml
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --constraint requirements.txt \
+	  --output-file requirements-dev.txt pyproject.toml
+
+docker-check: dev ## build the image without Docker and run a task in it (root on Debian; see the script)
+	@scripts/docker_check.sh
+
+clean: ## remove caches
+	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
+	@find . -name __pycache__ -type d -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## remove caches, .venv and the unpacked model (traces stay)
+	@rm -rf .venv models
