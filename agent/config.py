@@ -1,0 +1,143 @@
+"""Settings: the only reader of the environment and of `.env`. Flags override them; everything is validated here."""
+
+from __future__ import annotations
+
+import math
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from agent.budget import Limits, Prices
+from agent.errors import UsageError
+from agent.state import Sampling
+
+BackendName = Literal["auto", "ollama", "openai", "embedded", "scripted"]
+StrategyName = Literal["react"]
+MICRO = 1_000_000
+EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+class Settings(BaseSettings):
+    """Every setting, with its default. A description of each stands in `.env.example`."""
+
+    model_config = SettingsConfigDict(env_file=".env", env_file_encoding="utf-8", extra="ignore", env_ignore_empty=True)
+
+    llm_backend: BackendName = "auto"
+    llm_model: str = "llama3.2:3b"
+    embedded_model: Path = EMBEDDED_MODEL
+    scripted_replies: Path | None = None
+    ollama_host: str = "http://127.0.0.1:11434"
+    ollama_auto_pull: bool = False
+    llm_base_url: str | None = None
+    llm_api_key: SecretStr | None = None
+    num_ctx: int = Field(8192, ge=512, le=1_048_576)
+    temperature: float = Field(0.0, ge=0.0, le=2.0, allow_inf_nan=False)
+    seed: int = Field(7, ge=0, le=2**31 - 1)
+    max_llm_calls: int = Field(10, ge=1, le=10_000)
+    max_cost_usd: Decimal = Field(Decimal("0.20"))
+    max_run_seconds: float = Field(600.0, gt=0, allow_inf_nan=False)
+    max_completion_tokens: int = Field(512, ge=16, le=131_072)
+    call_timeout_seconds: float = Field(120.0, gt=0, allow_inf_nan=False)
+    max_batch_cost_usd: Decimal | None = None
+    price_prompt_per_1k: Decimal = Field(Decimal("0.01"))
+    price_completion_per_1k: Decimal = Field(Decimal("0.03"))
+    strategy: StrategyName = "react"
+    toolset: str = "core"
+    search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
+    traces_dir: Path = Path("traces")
+
+    @field_validator("max_cost_usd", "max_batch_cost_usd", "price_prompt_per_1k", "price_completion_per_1k")
+    @classmethod
+    def _whole_microdollars(cls, value: Decimal | None) -> Decimal | None:
+        if value is None:
+            return None
+        if not value.is_finite() or value < 0:
+            raise ValueError("must be a number of US dollars, 0 or more")
+        if value > 1_000_000:
+            raise ValueError("must be at most 1,000,000 US dollars")
+        if value * MICRO != (value * MICRO).to_integral_value():
+            raise ValueError("must be a whole number of micro-dollars (at most six decimals)")
+        return value
+
+    @model_validator(mode="after")
+    def _a_dollar_cap_needs_prices(self) -> Settings:
+        if not self.price_prompt_per_1k and not self.price_completion_per_1k:
+            raise ValueError(
+                "MAX_COST_USD can never be reached while PRICE_PROMPT_PER_1K and PRICE_COMPLETION_PER_1K are both 0;"
+                " give at least one of them a price"
+            )
+        return self
+
+    def limits(self) -> Limits:
+        """The caps of one run."""
+        return Limits(
+            max_calls=self.max_llm_calls,
+            max_cost_microusd=microusd(self.max_cost_usd),
+            max_seconds=self.max_run_seconds,
+        )
+
+    def prices(self) -> Prices:
+        """The simulated prices."""
+        return Prices(microusd(self.price_prompt_per_1k), microusd(self.price_completion_per_1k))
+
+    def sampling(self) -> Sampling:
+        """What is sent with every call."""
+        return Sampling(
+            temperature=self.temperature,
+            seed=self.seed,
+            num_ctx=self.num_ctx,
+            max_completion_tokens=self.max_completion_tokens,
+        )
+
+
+def microusd(usd: Decimal | float | str) -> int:
+    """US dollars as whole micro-dollars.
+
+    Raises:
+        UsageError: not a finite number of at least 0 with at most six decimals.
+    """
+    try:
+        amount = Decimal(str(usd))
+    except InvalidOperation:
+        raise UsageError(f"{usd!r} is not an amount of US dollars; write it like 0.20") from None
+    if not amount.is_finite() or amount < 0 or amount * MICRO != (amount * MICRO).to_integral_value():
+        raise UsageError(f"{usd} is not an amount of US dollars; it must be 0 or more, with at most six decimals")
+    return int(amount * MICRO)
+
+
+def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
+    """Settings from the environment, then `.env`, with flags over both; an override of None means "not given".
+
+    Raises:
+        UsageError: a value is out of range or of the wrong kind; every fault is named, on one line.
+    """
+    given = {name: value for name, value in overrides.items() if value is not None}
+    path = Path(".env") if env_file is None else env_file
+    try:
+        return Settings(_env_file=path if path.is_file() else None, **given)
+    except ValidationError as error:
+        raise UsageError(_one_line(error)) from None
+    except (UnicodeDecodeError, OSError) as error:
+        raise UsageError(f"{path}: cannot be read ({error}); it must be UTF-8 lines of NAME=value") from None
+
+
+def _one_line(error: ValidationError) -> str:
+    faults = []
+    for fault in error.errors(include_url=False, include_context=False):
+        name = ".".join(str(part) for part in fault["loc"]).upper()
+        message = fault["msg"].removeprefix("Value error, ")
+        given = fault["input"]
+        shown = f" (got {given!r:.60})" if name and not _is_secret(name) and not _is_nan(given) else ""
+        faults.append(f"{name}: {message}{shown}" if name else message)
+    return "; ".join(faults) + ". Set it in the environment, in .env, or by its flag."
+
+
+def _is_secret(name: str) -> bool:
+    return any(word in name for word in ("KEY", "TOKEN_", "SECRET", "PASSWORD"))
+
+
+def _is_nan(value: object) -> bool:
+    return isinstance(value, float) and math.isnan(value)

@@ -1,0 +1,76 @@
+"""How many prompt tokens a request can have at most, before it is sent. Never below the truth.
+
+Three ways, best first: the server counts exactly; the conversation only grew, so the last count plus what was added;
+the bytes of all that is sent. A byte-level tokenizer spends at most one token on a byte, and its special tokens are
+covered by an allowance. Pure, so that a verifier can work every bound out again from a trace.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from agent.state import BoundKind, Message
+
+# What a chat template may put around one message: role headers, turn ends, and the opening of the reply. Measured
+# templates need 4 to 10 tokens a message; servers without special tokens spell the same markers out in bytes.
+MESSAGE_ALLOWANCE = 40
+# What a template may write of its own at the head: a default system text, a knowledge date, tool instructions.
+HEAD_ALLOWANCE = 256
+
+
+@dataclass(frozen=True)
+class Bound:
+    """At most this many prompt tokens, and how that is known."""
+
+    tokens: int
+    kind: BoundKind
+
+
+@dataclass(frozen=True)
+class PreviousCall:
+    """What the next bound may stand on. `prompt_tokens` is the count where the server gave one, else its bound.
+
+    `completion_tokens` is None where the server did not count; then the reply's bytes are taken.
+    """
+
+    messages: tuple[Message, ...]
+    reply: str | None
+    prompt_tokens: int
+    completion_tokens: int | None
+    tools_hash: str | None = None
+
+
+def message_bytes(message: Message) -> int:
+    """UTF-8 bytes of all of a message that a template may print."""
+    size = len(message.content.encode("utf-8", "surrogatepass"))
+    for call in message.tool_calls or ():
+        size += len(json.dumps(call.model_dump(exclude_none=True)))
+    for text in (message.tool_name, message.tool_call_id):
+        size += len(text.encode("utf-8", "surrogatepass")) if text else 0
+    return size
+
+
+def sent_bytes_bound(messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None = None) -> Bound:
+    """The bound for a first call. Tool schemas count twice: templates print them indented."""
+    size = sum(message_bytes(m) + MESSAGE_ALLOWANCE for m in messages)
+    if tools:
+        size += 2 * len(json.dumps(list(tools), ensure_ascii=True))
+    return Bound(size + HEAD_ALLOWANCE, "sent_bytes")
+
+
+def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash: str | None = None) -> Bound | None:
+    """The bound where `messages` begins with the whole of the previous prompt; None where it does not."""
+    carried = len(previous.messages)
+    if tools_hash != previous.tools_hash or tuple(messages[:carried]) != previous.messages:
+        return None
+    tokens = previous.prompt_tokens
+    for place, message in enumerate(messages[carried:]):
+        is_reply = place == 0 and message.role == "assistant" and message.content == previous.reply
+        if is_reply and previous.completion_tokens is not None and not message.tool_calls:
+            tokens += previous.completion_tokens + MESSAGE_ALLOWANCE
+        else:
+            tokens += message_bytes(message) + MESSAGE_ALLOWANCE
+    return Bound(tokens, "grown")
