@@ -8,6 +8,7 @@ ShoestringError
 ├── BackendError          the server's or the machine's                    -> the run is invalid, never scored, exit 3
 │   ├── NotSentError      nothing left this process: the reservation is given back
 │   └── RequestError      the server says our request was wrong (our bug); invalid, and logged
+├── CancelledRunError     the person asked to stop                         -> the run ends with its partial answer
 ├── ReplayMismatchError   a replayed run asked for something the trace does not hold
 └── StoreError            the disk: a trace or the store cannot be written -> stop taking tasks, exit 3
 
@@ -67,7 +68,9 @@ class BudgetExceededError(ShoestringError):
     was allowed, so the run may not go on). `scope` is "run", or "batch" where a parent's cap refused.
     """
 
-    def __init__(self, cap: Literal["calls", "cost", "seconds", "context", "overshoot"], message: str, scope: str = "run"):
+    def __init__(
+        self, cap: Literal["calls", "cost", "seconds", "context", "overshoot"], message: str, scope: str = "run"
+    ):
         super().__init__(message)
         self.cap = cap
         self.scope = scope
@@ -110,6 +113,10 @@ class NotSentError(BackendError):
 
 class RequestError(BackendError):
     """The server refused our request as malformed. A bug of ours or a server we do not understand."""
+
+
+class CancelledRunError(ShoestringError):
+    """The person asked to stop; raised between calls, never in the middle of one."""
 
 
 class ReplayMismatchError(ShoestringError):

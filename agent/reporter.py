@@ -8,7 +8,7 @@ from agent.state import AgentState, LLMCall, StepRecord, ToolCall, ToolResult
 
 
 class Reporter(Protocol):
-    """Told of everything a run does, as it happens. Texts are the model's and hostile: whoever shows them escapes them."""
+    """Told of all a run does, as it happens. Texts are the model's and hostile: whoever shows them escapes them."""
 
     def run_started(self, state: AgentState) -> None: ...
 

@@ -106,7 +106,7 @@ class CallError(Record):
 
     error_type: str
     message: str
-    fault: Literal["model", "server"]
+    fault: Literal["model", "server", "harness"]
     detail: str | None = None
     retry: bool = False
 
@@ -274,6 +274,6 @@ class AgentState(Record):
 
 
 def content_hash(value: object) -> str:
-    """A short SHA-256 of any JSON value, the same for the same content whatever its key order. Text is hashed as it is."""
+    """A short SHA-256 of any JSON value, blind to key order. A text is hashed as it is."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=True, allow_nan=False)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:16]

@@ -8,7 +8,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-_LINE = re.compile(r"^Budget: (?:(\d+) of (\d+) calls|any number of calls), (?:\$(\d+)\.(\d{6}) of \$(\d+)\.(\d{6})|any amount) left\.$")
+_CALLS = r"(?:(\d+) of (\d+) calls|any number of calls)"
+_MONEY = r"(?:\$(\d+)\.(\d{6}) of \$(\d+)\.(\d{6})|any amount)"
+_LINE = re.compile(rf"Budget: {_CALLS}, {_MONEY} left\.")
 
 
 class BudgetLeft(NamedTuple):
@@ -38,7 +40,7 @@ def parse_budget_line(text: str) -> BudgetLeft | None:
 
     Only the last line counts: what stands above it may be a page or a model's words that imitate one.
     """
-    match = _LINE.match(text.rsplit("\n", 1)[-1])
+    match = _LINE.fullmatch(text.rsplit("\n", 1)[-1])
     if match is None:
         return None
     calls_left, max_calls, left_usd, left_micro, max_usd, max_micro = match.groups()

@@ -1,1 +1,1 @@
-"""Model servers, one file each: one attempt, no retry, no parsing of meaning. Only these open a connection to a model."""
+"""Model servers, one file each: one attempt, no retry, no parsing of meaning. Nothing else connects to a model."""

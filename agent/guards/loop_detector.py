@@ -1,0 +1,28 @@
+"""Notices a call that was already made in this run. Compared by meaning of the arguments, not by their spelling."""
+
+from __future__ import annotations
+
+import json
+
+from agent.state import ToolCall
+
+
+def call_key(call: ToolCall) -> str:
+    """The same for two calls that ask for the same thing: key order, case of letters and white space do not count."""
+    arguments = json.dumps(call.arguments, sort_keys=True, ensure_ascii=True, default=str)
+    return f"{call.name} {' '.join(arguments.lower().split())}"
+
+
+class LoopDetector:
+    """Remembers the calls of one run."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, int] = {}
+
+    def earlier_step(self, call: ToolCall) -> int | None:
+        """The index of the step that made this call before, or None."""
+        return self._seen.get(call_key(call))
+
+    def remember(self, call: ToolCall, step: int) -> None:
+        """Note a call that is executed in that step."""
+        self._seen.setdefault(call_key(call), step)

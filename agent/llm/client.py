@@ -1,0 +1,312 @@
+"""LLMClient, the only door to a model: for every attempt reserve -> send -> settle -> record -> only then read.
+
+Retries, probes and repairs are attempts like any other: each is reserved, charged and recorded. A reply that cannot
+be read has been paid for.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from agent.budget import BudgetEnforcer, Reservation
+from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, NotSentError
+from agent.journal import Journal
+from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
+from agent.llm.bounds import Bound, PreviousCall, grown_bound, message_bytes, sent_bytes_bound
+from agent.llm.envelopes import decode, prompt_was_cut, usage_of
+from agent.llm.replies import Reply, read_reply
+from agent.prompts.budget_line import BudgetLeft
+from agent.reporter import Reporter
+from agent.state import AgentState, CallError, LLMCall, Message, Purpose, Timing, Usage, content_hash
+
+# How often a fault that may heal is tried again, by its type; each try is a call of the budget.
+RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1}
+BACK_OFF_SECONDS = 0.5  # doubled at each further try
+# A strategy checks the fields of a constrained reply itself, so that the model is told which one is wrong.
+ANY_OBJECT: dict[str, Any] = {"type": "object"}
+BYTES_PER_TOKEN = 4  # a usual figure for English, used to notice a cut prompt, never to bound a cost
+
+
+@dataclass(frozen=True)
+class Ask:
+    """What a strategy wants: a reply to `messages`, JSON meeting `schema` where one is given."""
+
+    messages: tuple[Message, ...]
+    purpose: Purpose
+    schema: dict[str, Any] | None = None
+    tools: tuple[dict[str, Any], ...] | None = None
+    stream: bool = False
+
+
+class LLMClient:
+    """One run's door. It appends to `state.calls` and `state.ledger`; `step` says which step is asking."""
+
+    def __init__(
+        self,
+        backend: Backend,
+        enforcer: BudgetEnforcer,
+        state: AgentState,
+        *,
+        journal: Journal,
+        reporter: Reporter,
+        call_timeout_seconds: float = 120.0,
+        cancelled: threading.Event | None = None,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._backend = backend
+        self._enforcer = enforcer
+        self._state = state
+        self._journal = journal
+        self._reporter = reporter
+        self._call_timeout_seconds = call_timeout_seconds
+        self._cancelled = cancelled or threading.Event()
+        self._sleep = sleep
+        self._previous: PreviousCall | None = None
+        self._hashes: dict[int, tuple[Any, str]] = {}
+        self.step = 0
+
+    @property
+    def can_constrain(self) -> bool:
+        """Whether the server holds a reply to a JSON schema while it writes."""
+        return self._backend.can_constrain
+
+    @property
+    def last_content(self) -> str | None:
+        """The text of the last reply as the server gave it, thinking apart; None where none could be taken out."""
+        return self._previous.reply if self._previous else None
+
+    def budget_left(self) -> BudgetLeft:
+        """What may still be spent in this run, for the line in the prompt."""
+        limits = self._enforcer.limits
+        return BudgetLeft(
+            self._enforcer.calls_left(), limits.max_calls, self._enforcer.microusd_left(), limits.max_cost_microusd
+        )
+
+    def chat(self, ask: Ask) -> Reply:
+        """One reply, over as many attempts as the fault and the budget allow.
+
+        Raises:
+            OnlyAnswerLeftError, BudgetExceededError: nothing (more) was sent.
+            ModelError: the reply cannot be used; it was paid for and recorded.
+            BackendError: the server or the machine failed.
+            CancelledRunError: the person asked to stop.
+        """
+        attempt = 0
+        while True:
+            try:
+                return self._attempt(ask, attempt)
+            except BackendError as error:
+                if not error.retry or attempt >= RETRIES.get(error.error_type, 0):
+                    raise
+                self._wait(attempt, error)
+            attempt += 1
+
+    # -- one attempt --------------------------------------------------------------------------------------------
+
+    def _attempt(self, ask: Ask, attempt: int) -> Reply:
+        if self._cancelled.is_set():
+            raise CancelledRunError
+        request = self._request(ask)
+        bound = self._bound(request)
+        reservation = self._enforcer.reserve(
+            bound.tokens, self._fitting_cap(bound), purpose=ask.purpose, bound_kind=bound.kind
+        )
+        entry = reservation.entry
+        self._state.ledger.append(entry)
+        call = self._new_call(request, entry.index, attempt)
+        request = replace(
+            request, max_completion_tokens=entry.max_completion_tokens, deadline_seconds=self._deadline_seconds()
+        )
+        self._journal.reserved(self._state.run_id, entry)
+        raw = self._send(request, reservation, call)
+        self._settle(reservation, call, request, raw)
+        return self._read(ask, call, raw)
+
+    def _request(self, ask: Ask) -> ChatRequest:
+        sampling = self._state.sampling
+        return ChatRequest(
+            messages=ask.messages,
+            max_completion_tokens=sampling.max_completion_tokens,
+            temperature=sampling.temperature,
+            seed=sampling.seed,
+            num_ctx=sampling.num_ctx,
+            deadline_seconds=self._deadline_seconds(),
+            schema=ask.schema if self._backend.can_constrain else None,
+            tools=ask.tools,
+            stream=ask.stream,
+        )
+
+    def _bound(self, request: ChatRequest) -> Bound:
+        exact = self._backend.count_prompt_tokens(request)
+        if exact is not None:
+            return Bound(exact, "exact")
+        if self._previous is not None:
+            grown = grown_bound(request.messages, self._previous, self._tools_hash(request))
+            if grown is not None:
+                return grown
+        return sent_bytes_bound(request.messages, request.tools)
+
+    def _fitting_cap(self, bound: Bound) -> int:
+        """The completion cap, kept inside the model's window where the prompt's size is known exactly."""
+        cap = self._state.sampling.max_completion_tokens
+        if bound.kind != "exact":
+            return cap
+        room = self._state.sampling.num_ctx - bound.tokens
+        if room < min(64, cap):
+            raise BudgetExceededError(
+                "context",
+                f"a prompt of {bound.tokens} tokens leaves no room in a window of {self._state.sampling.num_ctx}",
+            )
+        return min(cap, room)
+
+    def _deadline_seconds(self) -> float:
+        left = self._enforcer.seconds_left()
+        return self._call_timeout_seconds if left is None else max(0.001, min(left, self._call_timeout_seconds))
+
+    def _new_call(self, request: ChatRequest, index: int, attempt: int) -> LLMCall:
+        carried = _common_prefix(self._previous.messages, request.messages) if self._previous else 0
+        return LLMCall(
+            index=index,
+            step=self.step,
+            attempt=attempt,
+            carried=carried,
+            appended=list(request.messages[carried:]),
+            schema_hash=self._hash(request.schema),
+            tools_hash=self._tools_hash(request),
+            temperature=request.temperature,
+            seed=request.seed,
+            num_ctx=request.num_ctx,
+            endpoint="",
+            streamed=request.stream,
+        )
+
+    def _send(self, request: ChatRequest, reservation: Reservation, call: LLMCall) -> RawReply:
+        started = time.perf_counter()
+        try:
+            return self._backend.send(request, self._reporter.text if request.stream else None)
+        except NotSentError as error:
+            self._give_back(reservation, call, error)
+            raise
+        except BaseException as error:  # whatever ended it, Ctrl-C included, something was sent and is paid for
+            call.timing = Timing(total=time.perf_counter() - started)
+            if isinstance(error, BackendError):
+                call.error = _call_error(error, "server")
+            self._settle(reservation, call, request, None)
+            raise
+
+    def _give_back(self, reservation: Reservation, call: LLMCall, error: NotSentError) -> None:
+        call.error = _call_error(error, "server")
+        self._enforcer.release(reservation)
+        self._record(reservation, call)
+
+    def _settle(self, reservation: Reservation, call: LLMCall, request: ChatRequest, raw: RawReply | None) -> None:
+        if raw is not None:
+            call.endpoint, call.http_status, call.content_type = raw.endpoint, raw.status, raw.content_type
+            call.raw, call.streamed = raw.body, raw.streamed
+            call.usage = usage_of(raw)
+            call.timing = Timing(total=raw.seconds)
+        entry = self._enforcer.settle(reservation, call.usage)
+        self._previous = PreviousCall(
+            messages=request.messages,
+            reply=None,
+            prompt_tokens=_or(call.usage.prompt_tokens, entry.prompt_tokens_bound),
+            completion_tokens=call.usage.completion_tokens,
+            tools_hash=call.tools_hash,
+        )
+        self._record(reservation, call)
+
+    def _record(self, reservation: Reservation, call: LLMCall) -> None:
+        self._state.calls.append(call)
+        self._journal.settled(self._state.run_id, reservation.entry)
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def _read(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
+        try:
+            reply = self._decoded(ask, call, raw)
+        except ModelError as error:
+            call.error = _call_error(error, "model")
+            raise
+        except BackendError as error:
+            call.error = _call_error(error, "server")
+            raise
+        finally:
+            self._reporter.call_finished(self._state, call)
+        call.repairs = list(reply.repairs)
+        return reply
+
+    def _decoded(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
+        if self._state.ledger[call.index].settled_as == "overshoot":
+            raise BudgetExceededError(
+                "overshoot", "the server counted more tokens than the call was allowed; the run ends here"
+            )
+        envelope = decode(raw)
+        self._note_timing(call, envelope)
+        if self._previous is not None:
+            self._previous = replace(self._previous, reply=envelope.content)
+        self._refuse_cut_prompt(ask, call.usage)
+        return read_reply(envelope, schema=ANY_OBJECT if ask.schema else None, tools=ask.tools or ())
+
+    @staticmethod
+    def _note_timing(call: LLMCall, envelope: Envelope) -> None:
+        call.timing.load = envelope.load_seconds
+        call.timing.prompt = envelope.prompt_seconds
+        call.timing.completion = envelope.completion_seconds
+
+    def _refuse_cut_prompt(self, ask: Ask, usage: Usage) -> None:
+        if usage.prompt_tokens is None:
+            return
+        estimate = sum(map(message_bytes, ask.messages)) // BYTES_PER_TOKEN
+        if prompt_was_cut(usage.prompt_tokens, estimate, self._state.sampling.num_ctx):
+            raise BackendError(
+                "prompt_truncated",
+                f"the server read {usage.prompt_tokens} tokens of a prompt of about {estimate}: it cut the prompt to"
+                f" its window; raise NUM_CTX or shorten the task",
+            )
+
+    def _wait(self, attempt: int, error: BackendError) -> None:
+        seconds = BACK_OFF_SECONDS * 2**attempt
+        left = self._enforcer.seconds_left()
+        if left is not None and left <= seconds:
+            raise error
+        self._reporter.notice(f"{error.error_type}: {error}; trying again in {seconds:g} s (the try counts as a call)")
+        self._sleep(seconds)
+
+    # -- small things -------------------------------------------------------------------------------------------
+
+    def _tools_hash(self, request: ChatRequest) -> str | None:
+        return self._hash(request.tools)
+
+    def _hash(self, value: Any) -> str | None:
+        """Schemas are shared and never change: each is hashed once, and held so that its id stays its own."""
+        if value is None:
+            return None
+        key = id(value)
+        if key not in self._hashes:
+            self._hashes[key] = (value, content_hash(value))
+        return self._hashes[key][1]
+
+
+def _call_error(error: ModelError | BackendError, fault: str) -> CallError:
+    return CallError(
+        error_type=error.error_type,
+        message=str(error),
+        fault=fault,  # type: ignore[arg-type]  # only ever "model" or "server"
+        detail=error.detail,
+        retry=error.retry,
+    )
+
+
+def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
+    for place, (old, new) in enumerate(zip(before, now, strict=False)):
+        if old is not new and old != new:
+            return place
+    return min(len(before), len(now))
+
+
+def _or(value: int | None, otherwise: int) -> int:
+    return otherwise if value is None else value
