@@ -1,0 +1,168 @@
+"""Trace files: one run, one JSON file, written whole or not at all; and reading them back with a clear word on faults.
+
+A file name is a slug of the case id (or task), the strategy, and a short hash of the run id: never a raw id, which may
+hold `../` or anything else. A file that is being written is hidden and does not end in `.json`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import secrets
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pydantic import ValidationError
+from pydantic_core import PydanticSerializationError
+
+from agent.errors import UsageError
+from agent.state import SCHEMA_VERSION, AgentState
+
+MAX_TRACE_BYTES = 256 * 1024 * 1024  # far above any run; a larger file is something else
+READABLE_BY_ALL = 0o644  # results are read on the host of a container, by another user
+
+
+def slug(text: str, limit: int = 40) -> str:
+    """Lowercase ASCII letters, digits and single hyphens, at most `limit` of them; "run" where none are left."""
+    return re.sub(r"[^a-z0-9]+", "-", text[: 4 * limit].lower()).strip("-")[:limit].strip("-") or "run"
+
+
+def trace_name(state: AgentState) -> str:
+    """The name of a run's file: the same for the same run, and safe whatever its ids hold."""
+    run = hashlib.sha256(state.run_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{slug(state.case_id or state.task)}-{slug(state.strategy, 20)}-{run}.json"
+
+
+def dump(state: AgentState) -> bytes:
+    """The bytes of a trace: ASCII, and never NaN or infinity."""
+    try:
+        text = state.model_dump_json(ensure_ascii=True)
+    except PydanticSerializationError:
+        # A model may write half a surrogate pair, which is legal in JSON and refused by the fast serializer. NaN
+        # becomes null, as it does there.
+        plain = json.loads(json.dumps(state.model_dump()), parse_constant=lambda _: None)
+        text = json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    return text.encode("ascii") + b"\n"
+
+
+def write_trace(folder: Path, state: AgentState) -> Path:
+    """Write a run's trace so that after a crash or a full disk there is either all of it or what stood there before.
+
+    Raises:
+        OSError: as the system gave it; the temporary file is gone then.
+    """
+    path = folder / trace_name(state)
+    temporary = folder / f".{path.stem}.{secrets.token_hex(4)}.tmp"
+    try:
+        _write_synced(temporary, dump(state))
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    sync_folder(folder)
+    return path
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, READABLE_BY_ALL)
+    try:
+        os.fchmod(handle, READABLE_BY_ALL)  # whatever the umask says
+        view = memoryview(data)
+        while view:
+            view = view[os.write(handle, view) :]
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in a folder last through a power cut."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def trace_paths(target: Path) -> list[Path]:
+    """The traces of a folder by name (not of the folders within), or the one file that was named.
+
+    Raises:
+        UsageError: there is no such file or folder, or it cannot be listed.
+    """
+    try:
+        if target.is_file():
+            return [target]
+        return sorted(path for path in target.iterdir() if path.suffix == ".json" and path.is_file())
+    except OSError as error:
+        raise UsageError(f"{target}: {error.strerror}; name a folder of traces or one trace file") from None
+
+
+def load(path: Path) -> AgentState:
+    """One trace, read and checked against its schema.
+
+    Raises:
+        UsageError: it cannot be read, is no JSON, holds NaN, is no trace, or was written by a newer version.
+    """
+    data = _parse(path, _read(path))
+    if not isinstance(data, dict) or "run_id" not in data:
+        raise UsageError(f"{path}: is not a trace (it has no run_id); name a file that a run has left")
+    version = data.get("schema_version")
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UsageError(
+            f"{path}: has trace schema {version}, and this Shoestring reads up to {SCHEMA_VERSION}; update it"
+        )
+    try:
+        return AgentState.model_validate(data)
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_context=False)[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
+        raise UsageError(f"{path}: is not a valid trace: {place}: {fault['msg']}{more}; restore or remove it") from None
+
+
+def load_all(folder: Path, batch: str | None = None) -> list[AgentState]:
+    """Every trace of a folder, or those of one batch, in the order in which the runs began.
+
+    Raises:
+        UsageError: the folder, or a trace in it, cannot be read.
+    """
+    states = (load(path) for path in trace_paths(folder))
+    return in_order(state for state in states if batch is None or state.batch_id == batch)
+
+
+def in_order(states: Iterable[AgentState]) -> list[AgentState]:
+    """Runs by when they began; the ids decide between equals, so that the order never depends on file names."""
+    return sorted(states, key=lambda s: (s.started_at, s.case_id or "", s.strategy, s.model.name, s.epoch, s.run_id))
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            data = file.read(MAX_TRACE_BYTES + 1)
+        if len(data) > MAX_TRACE_BYTES:
+            raise UsageError(f"{path}: is larger than any trace ({MAX_TRACE_BYTES >> 20} MiB); remove it")
+        return data.decode("utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path}: is not UTF-8 (byte {error.start}); restore or remove it") from None
+
+
+def _parse(path: Path, text: str) -> Any:
+    try:
+        return json.loads(text, parse_constant=_no_constant)
+    except json.JSONDecodeError as error:
+        raise UsageError(
+            f"{path}: line {error.lineno}, column {error.colno}: not JSON ({error.msg}); restore or remove it"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        reason = "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
+        raise UsageError(f"{path}: cannot be a trace ({reason}); restore or remove it") from None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"it holds {name}, which is no JSON number")
