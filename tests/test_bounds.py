@@ -1,0 +1,60 @@
+"""Prompt bounds are never below the truth, with any byte-level tokenizer, however a conversation grows."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.llm.bounds import MESSAGE_ALLOWANCE, PreviousCall, grown_bound, message_bytes, sent_bytes_bound
+from agent.state import Message, ToolCall
+
+TEXTS = st.text(max_size=200)
+CONVERSATIONS = st.lists(
+    st.builds(Message, role=st.sampled_from(["system", "user", "assistant"]), content=TEXTS), min_size=1, max_size=8
+)
+
+
+def worst_count(messages: list[Message]) -> int:
+    """The most that a byte-level tokenizer can count: a token a byte, and ten of the template's a message."""
+    return sum(message_bytes(m) + 10 for m in messages) + 40
+
+
+@given(CONVERSATIONS)
+def test_bytes_bound_the_worst_tokenizer(messages: list[Message]) -> None:
+    assert sent_bytes_bound(messages).tokens >= worst_count(messages)
+
+
+@given(CONVERSATIONS, TEXTS, CONVERSATIONS)
+def test_a_grown_bound_holds_whatever_was_counted_before(
+    before: list[Message], reply: str, added: list[Message]
+) -> None:
+    said = Message(role="assistant", content=reply)
+    prompt, completion = worst_count(before) // 3, len(reply.encode()) // 3 + 1
+    previous = PreviousCall(tuple(before), reply, prompt, completion)
+    bound = grown_bound([*before, said, *added], previous)
+    assert bound is not None
+    truth = prompt + completion + 10 + sum(message_bytes(m) + 10 for m in added)
+    assert bound.tokens >= truth
+
+
+def test_a_reply_that_was_not_counted_is_bound_by_its_bytes() -> None:
+    before = Message(role="user", content="x")
+    said = Message(role="assistant", content="é" * 10)
+    bound = grown_bound([before, said], PreviousCall((before,), "é" * 10, 50, None))
+    assert bound is not None
+    assert bound.tokens == 50 + 20 + MESSAGE_ALLOWANCE
+
+
+def test_another_head_or_other_tools_have_no_grown_bound() -> None:
+    before = Message(role="user", content="x")
+    previous = PreviousCall((before,), "y", 50, 1, tools_hash="a")
+    assert grown_bound([Message(role="user", content="z")], previous, "a") is None
+    assert grown_bound([before], previous, "b") is None
+
+
+def test_tool_calls_and_names_are_part_of_a_message() -> None:
+    bare = Message(role="assistant", content="")
+    calling = Message(role="assistant", content="", tool_calls=[ToolCall(name="f", arguments={"a": "b" * 100})])
+    named = Message(role="tool", content="", tool_name="f" * 30)
+    assert message_bytes(calling) > message_bytes(bare) + 100
+    assert message_bytes(named) == 30
