@@ -1,0 +1,76 @@
+"""How a command ends: every error as one line on stderr and an exit code that says whose fault it was."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.errors import BackendError, StoreError, UsageError
+from cli.escape import encodable, inert_line
+
+OK = 0
+FAILED = 1
+USAGE = 2
+INVALID = 3
+BUG = 70  # EX_SOFTWARE of sysexits.h: not to be confused with what a task came to
+INTERRUPTED = 130
+LOG_NAME = "shoestring.log"
+
+
+def exit_code(command: Callable[[], int], log_folder: Callable[[], Path]) -> int:
+    """Run a command to its exit code. Only a bug of ours leaves a traceback, in the log of `log_folder`."""
+    try:
+        return command()
+    except UsageError as error:
+        say(str(error))
+        return USAGE
+    except (BackendError, StoreError) as error:
+        say(str(error))
+        return INVALID
+    except KeyboardInterrupt:
+        say("interrupted; what was finished is kept")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+    except Exception as error:  # noqa: BLE001  # the outermost frame: the bug is logged whole and reported
+        return _report_bug(error, log_folder)
+
+
+def say(message: str) -> None:
+    """One line on stderr, whatever is in the message."""
+    print(f"shoestring: {inert_line(message)}", file=sys.stderr, flush=True)
+
+
+def tolerate_any_text() -> None:
+    """Let both streams write what their encoding lacks as an escape instead of failing in the middle of a run."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # a test may have put something simpler in its place
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _reader_gone() -> int:
+    """`main.py show TRACE | head`: nobody is left to read the rest, and Python must not complain about it at exit."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)
+    return OK
+
+
+def _report_bug(error: Exception, log_folder: Callable[[], Path]) -> int:
+    summary = f"this is a bug of Shoestring ({type(error).__name__}: {error})"
+    trail = "".join(traceback.format_exception(error))
+    path = log_folder() / LOG_NAME
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a", encoding="utf-8") as log:
+            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')}\n{encodable(trail)}\n")
+    except OSError as refused:
+        say(f"{summary}; its traceback follows, since {path} cannot be written ({refused.strerror})")
+        sys.stderr.write(encodable(trail))
+        return BUG
+    say(f"{summary}; its traceback is in {path}")
+    return BUG
