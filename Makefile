@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 SUITE ?= suites/core.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev suite test check pytest lint types imports format lock docker-check clean distclean
+.PHONY: help setup dev suite test check pytest lint types imports format lock docker-check docker-suite clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,7 +56,11 @@ lock: dev ## compile both requirements files from pyproject.toml (UPGRADE=1: new
 	  --output-file requirements-dev.txt pyproject.toml
 
 docker-check: dev ## build the image without Docker and run a task in it (root on Debian; see the script)
-	@scripts/docker_check.sh
+	@$(VENV_PYTHON) scripts/docker_check.py
+
+# Shells know UID and do not export it; compose would fall back to 1000.
+docker-suite: ## run the suite on Ollama with Docker Compose, as you (results in traces/)
+	@UID=$$(id -u) GID=$$(id -g) docker compose up --build --exit-code-from agent agent
 
 clean: ## remove caches
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build *.egg-info
