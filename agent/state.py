@@ -230,6 +230,7 @@ class AgentState(Record):
     strategy: str
     toolset: str = "core"
     tools: list[str] = Field(default_factory=list)
+    corpus: str | None = None
     evidence: bool = True
     model: ModelInfo
     sampling: Sampling
