@@ -7,7 +7,9 @@ may need more than Python 3.7 before the version is checked.
 from __future__ import annotations
 
 import argparse
+import ctypes
 import hashlib
+import os
 import shutil
 import subprocess
 import sys
@@ -91,6 +93,34 @@ def install(venv: Path, requirements: Path) -> bool:
     return True
 
 
+def has_openmp() -> bool:
+    """Whether the OpenMP runtime that llama.cpp is linked with on Linux is there: minimal Debians lack it."""
+    if not sys.platform.startswith("linux"):
+        return True
+    try:
+        ctypes.CDLL("libgomp.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def ensure_openmp() -> None:
+    """Install the OpenMP runtime where that needs no question asked; elsewhere say how. No reason to stop: only the
+    embedded model needs it.
+    """
+    if has_openmp():
+        return
+    apt_get = shutil.which("apt-get")
+    if os.geteuid() == 0 and apt_get:
+        print("installing libgomp1 with apt-get, for the embedded model", flush=True)
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for step in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "libgomp1"]):
+            subprocess.run([apt_get, *step], env=environment, capture_output=True, check=False)
+        if has_openmp():
+            return
+    print("setup: the embedded model needs libgomp1 (Ollama does not): apt-get install libgomp1", file=sys.stderr)
+
+
 def fetch_model(venv: Path) -> None:
     """Unpack the embedded model; the script says itself what it did or why it could not."""
     fetch = [str(venv_python(venv)), str(ROOT / "scripts" / "fetch_model.py")]
@@ -113,6 +143,7 @@ def main(argv: list[str] | None = None) -> int:
             install(venv, dev)
         else:
             install(venv, ROOT / "requirements.txt")
+        ensure_openmp()
         fetch_model(venv)
     except (BootstrapError, OSError) as error:
         print(f"setup: {error}", file=sys.stderr)
