@@ -15,8 +15,9 @@ from agent.guards.reflection import Reflection
 from agent.llm.client import LLMClient
 from agent.prompts import notices
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, GuardEvent, Status, StepRecord, ToolCall, ToolResult
+from agent.state import AgentState, CallError, GuardEvent, Status, StepRecord, ToolResult
 from agent.strategies.base import Decision, Strategy
+from agent.tools.base import ToolError
 from agent.tools.registry import ToolRegistry
 
 MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands in its step
@@ -103,8 +104,8 @@ def _note(step: StepRecord, decision: Decision) -> None:
 
 def _carry_out(run: Run, step: StepRecord, decision: Decision, *, answer_only: bool) -> None:
     if decision.answer is None:
-        for call in decision.actions:
-            step.results.append(_act(run, step, call, answer_only=answer_only))
+        for place in range(len(step.actions)):
+            step.results.append(_act(run, step, place, answer_only=answer_only))
         return
     rejection = None if answer_only else reject_unfounded(run.state)
     if rejection is None:
@@ -113,8 +114,9 @@ def _carry_out(run: Run, step: StepRecord, decision: Decision, *, answer_only: b
         _guard(run, step, rejection)
 
 
-def _act(run: Run, step: StepRecord, call: ToolCall, *, answer_only: bool) -> ToolResult:
+def _act(run: Run, step: StepRecord, place: int, *, answer_only: bool) -> ToolResult:
     """Execute one call, unless it may not be or was made before; either way there is a result to observe."""
+    call = step.actions[place]
     run.reporter.act(call)
     earlier = run.detector.earlier_step(call)
     if answer_only:
@@ -125,11 +127,24 @@ def _act(run: Run, step: StepRecord, call: ToolCall, *, answer_only: bool) -> To
         result = ToolResult(success=False, error=message, error_type="repeated")
     else:
         run.detector.remember(call, step.index)
-        result = run.tools.execute(call)
+        result = _execute(run, step, place)
     if result.success:
         run.state.scratchpad.append(f"{call.name}: {result.data[:MAX_NOTE_CHARS]}")
     run.reporter.observe(call, result)
     return result
+
+
+def _execute(run: Run, step: StepRecord, place: int) -> ToolResult:
+    """Check the call against its schema and run it. A repair is noted, and the call stands as repaired."""
+    try:
+        checked = run.tools.validate(step.actions[place])
+    except ToolError as error:
+        return ToolResult(success=False, error=str(error), error_type=error.error_type)
+    step.actions[place] = checked.call
+    for repair in checked.repairs:
+        step.repairs.append(repair)
+        run.reporter.notice(f"repaired: {repair} of {checked.call.name}")
+    return run.tools.run(checked)
 
 
 def _reflect(run: Run, step: StepRecord) -> None:

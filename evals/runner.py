@@ -1,0 +1,191 @@
+"""From plans to judged, durable traces. The only composition of a run: state, budget, client, tools, strategy, loop."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from agent.budget import BudgetEnforcer
+from agent.errors import ShoestringError
+from agent.llm.backends.base import Backend
+from agent.llm.client import LLMClient
+from agent.loop import Run, run_task
+from agent.reporter import Reporter
+from agent.state import AgentState, CallError, ModelInfo, Verdict, content_hash
+from agent.strategies.registry import make_strategy
+from agent.tools.base import ToolContext
+from agent.tools.registry import ToolRegistry, toolset
+from evals.asserts import judge
+from evals.plan import Plan
+from evals.store import TraceStore
+
+log = logging.getLogger("shoestring")
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that has ended, and where its trace stands."""
+
+    plan: Plan
+    state: AgentState
+    trace: Path
+
+
+class RunCrashedError(Exception):
+    """A bug of ours ended a run. Its cause is the bug itself; `finished` is the run as far as it came, kept."""
+
+    def __init__(self, finished: Finished, bug: Exception):
+        super().__init__(f"a bug of Shoestring ({type(bug).__name__}: {bug})")
+        self.finished = finished
+
+
+@dataclass
+class Runner:
+    """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
+
+    `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all.
+    """
+
+    store: TraceStore
+    backend_for: Callable[[Plan], Backend]
+    call_timeout_seconds: float = 120.0
+    search_provider: str = "auto"
+    batch_id: str | None = None
+    batch: BudgetEnforcer | None = None
+    git_commit: str | None = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+
+    def run(self, plan: Plan, reporter: Reporter) -> Finished:
+        """One run, judged and written.
+
+        Raises:
+            BackendError: the server does not say which model it serves.
+            StoreError: the disk does not take what must be kept.
+            RunCrashedError: a bug of ours; the trace is written all the same, and says so.
+        """
+        backend = self.backend_for(plan)
+        tools = _tools(plan, self.search_provider)
+        strategy = make_strategy(plan.strategy, tools)
+        state = self._new_state(plan, backend.describe(), tools, strategy.system_prompt)
+        enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch)
+        llm = LLMClient(
+            backend,
+            enforcer,
+            state,
+            journal=self.store,
+            reporter=reporter,
+            call_timeout_seconds=self.call_timeout_seconds,
+            cancelled=self.cancelled,
+        )
+        self.store.run_started(state.run_id, self.batch_id, state.case_id)
+        try:
+            run_task(Run(state, llm, tools, strategy, reporter))
+        except ShoestringError:
+            raise
+        except Exception as error:
+            _blame_harness(state, error)
+            raise RunCrashedError(self._keep(plan, state), error) from error
+        return self._keep(plan, state)
+
+    def run_all(
+        self, plans: Sequence[Plan], reporter_for: Callable[[Plan], Reporter], *, jobs: int = 1
+    ) -> Iterator[Finished]:
+        """All runs, each yielded as it ends. A bug of ours in one makes that run invalid and the others go on.
+
+        Ctrl-C in the caller, or `cancelled`, ends it cleanly: what runs is stopped at its next call and kept.
+
+        Raises:
+            BackendError, StoreError: as `run`; no further run is started.
+        """
+        if jobs == 1:  # in this very thread, so that Ctrl-C reaches a call that is under way
+            for plan in plans:
+                if self.cancelled.is_set():
+                    return
+                yield from self._survive(plan, reporter_for(plan))
+            return
+        yield from self._run_side_by_side(list(plans), reporter_for, jobs)
+
+    def _run_side_by_side(
+        self, plans: list[Plan], reporter_for: Callable[[Plan], Reporter], jobs: int
+    ) -> Iterator[Finished]:
+        waiting, under_way = iter(plans), set[Future[list[Finished]]]()
+        with ThreadPoolExecutor(jobs, thread_name_prefix="run") as pool:
+            try:
+                while True:
+                    while len(under_way) < jobs and not self.cancelled.is_set() and (plan := next(waiting, None)):
+                        under_way.add(pool.submit(self._survive, plan, reporter_for(plan)))
+                    if not under_way:
+                        return
+                    ended, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                    for future in ended:
+                        yield from future.result()
+            except BaseException:
+                self.cancelled.set()
+                raise
+
+    def _survive(self, plan: Plan, reporter: Reporter) -> list[Finished]:
+        """One run of a batch, whose bugs must not take the others with them; they stand in the log."""
+        try:
+            return [self.run(plan, reporter)]
+        except RunCrashedError as crash:
+            log.error("%s: a bug of Shoestring made this run invalid", plan.label, exc_info=crash.__cause__)
+            reporter.notice(f"{plan.label}: invalid: {crash}")
+            return [crash.finished]
+
+    def _keep(self, plan: Plan, state: AgentState) -> Finished:
+        state.verdict = _verdict(plan, state)
+        trace = self.store.write(state)
+        self.store.run_finished(state)
+        return Finished(plan, state, trace)
+
+    def _new_state(self, plan: Plan, model: ModelInfo, tools: ToolRegistry, system_prompt: str) -> AgentState:
+        return AgentState(
+            run_id=uuid.uuid4().hex,
+            batch_id=self.batch_id,
+            suite=plan.suite,
+            case_id=plan.case.id if plan.case else None,
+            case_hash=plan.case_hash,
+            epoch=plan.epoch,
+            task=plan.task,
+            strategy=plan.strategy,
+            toolset=plan.toolset,
+            tools=tools.names,
+            corpus=str(plan.corpus) if plan.corpus else None,
+            evidence=plan.evidence,
+            model=model,
+            sampling=plan.sampling,
+            limits=plan.limits.record(),
+            prices=plan.prices.record(),
+            system_prompt_hash=content_hash(system_prompt),
+            tools_hash=tools.hash(),
+            git_commit=self.git_commit,
+            started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
+        )
+
+
+def _tools(plan: Plan, search_provider: str) -> ToolRegistry:
+    chosen = toolset(plan.toolset)
+    if plan.tools is not None:
+        chosen = [tool for tool in chosen if tool.name in plan.tools]
+    return ToolRegistry(chosen, ToolContext(corpus=plan.corpus, search_provider=search_provider))
+
+
+def _verdict(plan: Plan, state: AgentState) -> Verdict | None:
+    """The judgement of a case's run; of a single task only that it is invalid, where it is."""
+    if plan.case is not None:
+        return judge(state, plan.case.asserts)
+    if state.status in ("error", "cancelled"):
+        return Verdict(outcome="invalid", reason=state.status_reason)
+    return None
+
+
+def _blame_harness(state: AgentState, error: Exception) -> None:
+    message = f"{type(error).__name__}: {error}"
+    state.status, state.status_reason = "error", message
+    state.error = CallError(error_type="harness_bug", message=message, fault="harness")
