@@ -155,7 +155,7 @@ class Runner:
             task=plan.task,
             strategy=plan.strategy,
             toolset=plan.toolset,
-            tools=tools.names,
+            tools=list(tools.names),
             corpus=str(plan.corpus) if plan.corpus else None,
             evidence=plan.evidence,
             model=model,
