@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import ctypes
 import hashlib
+import importlib.util
 import os
 import shutil
 import subprocess
@@ -58,7 +59,10 @@ def make_venv(venv: Path) -> None:
     if made.returncode == 0 and is_usable(venv):
         return
     shutil.rmtree(venv, ignore_errors=True)
+    # Debian splits venv off, and then says so in a paragraph; any other failure has its reason in the last line.
     reason = (made.stderr.strip() or made.stdout.strip() or "no reason given").splitlines()[-1]
+    if importlib.util.find_spec("ensurepip") is None:
+        reason = "ensurepip is missing"
     raise BootstrapError(f"{sys.executable} -m venv failed ({reason}): apt-get install python3-venv, then make setup")
 
 
