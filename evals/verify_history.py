@@ -1,0 +1,190 @@
+"""The conversation of a trace, rebuilt call by call: it shows a call that was dropped, doubled or moved.
+
+Three witnesses that do not depend on indexes or sums: each reply stands in the next prompt; each prompt ends with the
+budget that the ledger had left then; each bound follows from the prompt and from the counts of the call before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from agent.errors import BackendError, ModelError
+from agent.llm.backends.base import RawReply
+from agent.llm.bounds import PreviousCall, grown_bound, sent_bytes_bound
+from agent.llm.envelopes import decode, usage_of
+from agent.prompts.budget_line import BudgetLeft, parse_budget_line
+from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
+from agent.strategies.react import NO_REPLY
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A call that reached the server, with its whole prompt and the text of its reply (None: none could be read)."""
+
+    call: LLMCall
+    entry: LedgerEntry
+    prompt: tuple[Message, ...]
+    reply: str | None
+
+    def as_previous(self) -> PreviousCall:
+        counted = self.call.usage.prompt_tokens
+        return PreviousCall(
+            messages=self.prompt,
+            reply=self.reply,
+            prompt_tokens=self.entry.prompt_tokens_bound if counted is None else counted,
+            completion_tokens=self.call.usage.completion_tokens,
+            tools_hash=self.call.tools_hash,
+        )
+
+    def failed_at_server(self) -> bool:
+        return self.call.error is not None and self.call.error.fault == "server"
+
+
+def history_faults(state: AgentState) -> Iterator[str]:
+    """One line for each place where calls, replies and prompts contradict each other."""
+    before: _Sent | None = None
+    for place, (call, entry) in enumerate(zip(state.calls, state.ledger, strict=False)):
+        raw = _raw(call)
+        yield from _raw_faults(place, call, raw)
+        if call.carried < 0 or call.carried > (len(before.prompt) if before else 0):
+            yield f"calls[{place}]: carries {call.carried} messages of a prompt that has fewer"
+            return
+        prompt = (*(before.prompt[: call.carried] if before else ()), *call.appended)
+        yield from _continuation(place, call, before)
+        yield from _prompt_faults(state, place, call, prompt)
+        yield from _bound_faults(place, call, entry, prompt, before)
+        if entry.settled_as != "refunded":
+            before = _Sent(call, entry, prompt, _reply_text(raw))
+
+
+def _raw(call: LLMCall) -> RawReply | None:
+    if call.http_status is None:
+        return None
+    return RawReply(call.endpoint, call.http_status, call.content_type, call.raw, call.streamed, call.timing.total)
+
+
+def _reply_text(raw: RawReply | None) -> str | None:
+    try:
+        return None if raw is None else decode(raw).content
+    except (ModelError, BackendError):
+        return None
+
+
+# -- a call and its raw reply -----------------------------------------------------------------------------------------
+
+
+def _raw_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[str]:
+    if raw is None and call.raw:
+        yield f"calls[{place}]: has a reply without an HTTP status"
+    counted = Usage() if raw is None else usage_of(raw)
+    for name in ("prompt_tokens", "completion_tokens", "cached_tokens"):
+        said, found = getattr(call.usage, name), getattr(counted, name)
+        if said != found:
+            yield f"calls[{place}]: usage.{name} is {said}, and its raw reply says {found}"
+    yield from _error_faults(place, call, raw)
+
+
+def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[str]:
+    """The recorded error is the one that the raw reply gives; a cut prompt shows in the counts only."""
+    said = call.error.error_type if call.error else None
+    if raw is None:
+        if call.error is not None and call.error.fault != "server":
+            yield f"calls[{place}]: error {said} is called the model's, and there is no reply"
+        return
+    try:
+        decode(raw)
+    except (ModelError, BackendError) as error:
+        if said not in (error.error_type, None) or (said is None and isinstance(error, BackendError)):
+            yield f"calls[{place}]: error is {said}, and its raw reply gives {error.error_type}"
+    else:
+        if call.error is not None and call.error.fault == "server" and said != "prompt_truncated":
+            yield f"calls[{place}]: error is {said}, and its raw reply is sound"
+
+
+# -- a call and the one before it -------------------------------------------------------------------------------------
+
+
+def _continuation(place: int, call: LLMCall, before: _Sent | None) -> Iterator[str]:
+    """A call opens the conversation, sends the same again, or goes on from the reply before it."""
+    roles = [message.role for message in call.appended]
+    if before is None:
+        if roles != ["system", "user"] or call.attempt != 0:
+            yield f"calls[{place}]: is the first, and its prompt is not one system and one user message"
+    elif call.attempt > 0:
+        yield from _retry(place, call, before)
+    elif before.failed_at_server():
+        # Nothing came back, and the money is now too short for an action: the last message asks for an answer instead.
+        if call.step != before.call.step or call.carried != len(before.prompt) - 1 or roles != ["user"]:
+            yield f"calls[{place}]: does not go on from the failed call before it"
+    elif call.carried != len(before.prompt) or roles != ["assistant", "user"]:
+        yield f"calls[{place}]: does not go on from the call before it: the reply and one user message must be appended"
+    elif call.appended[0].content != (before.reply or NO_REPLY):
+        yield f"calls[{place}]: appends another reply than the one that the call before it received"
+
+
+def _retry(place: int, call: LLMCall, before: _Sent) -> Iterator[str]:
+    error = before.call.error
+    if call.attempt != before.call.attempt + 1 or call.step != before.call.step:
+        yield f"calls[{place}]: attempt {call.attempt} of step {call.step} does not follow the call before it"
+    if error is None or error.fault != "server" or not error.retry:
+        yield f"calls[{place}]: is a retry, and the call before it has no error that may heal"
+    if call.carried != len(before.prompt) or call.appended:
+        yield f"calls[{place}]: is a retry, and its prompt is not the one before"
+
+
+# -- a prompt and the ledger ------------------------------------------------------------------------------------------
+
+
+def _prompt_faults(state: AgentState, place: int, call: LLMCall, prompt: tuple[Message, ...]) -> Iterator[str]:
+    if not prompt:
+        yield f"calls[{place}]: has an empty prompt"
+        return
+    if place == 0 and state.system_prompt_hash not in (None, content_hash(prompt[0].content)):
+        yield "system_prompt_hash: is not that of the first message"
+    if place == 0 and state.task not in prompt[-1].content:
+        yield "task: does not stand in the first prompt"
+    if call.attempt > 0:
+        return  # the message was written before the first attempt, and is sent again as it was
+    told = parse_budget_line(prompt[-1].content)
+    if told is None:
+        yield f"calls[{place}]: its prompt does not end with the budget that is left"
+    elif told != (left := _left(state, place)):
+        yield f"calls[{place}]: the model was told that {_words(told)}, and by the ledger {_words(left)}"
+
+
+def _left(state: AgentState, place: int) -> BudgetLeft:
+    earlier, limits = state.ledger[:place], state.limits
+    used = sum(entry.settled_as != "refunded" for entry in earlier)
+    spent = sum(entry.settled_microusd for entry in earlier)
+    return BudgetLeft(
+        None if limits.max_calls is None else max(0, limits.max_calls - used),
+        limits.max_calls,
+        None if limits.max_cost_microusd is None else max(0, limits.max_cost_microusd - spent),
+        limits.max_cost_microusd,
+    )
+
+
+def _words(left: BudgetLeft) -> str:
+    return (
+        f"{left.calls_left} of {left.max_calls} calls and {left.microusd_left} of {left.max_cost_microusd}"
+        " micro-dollars are left"
+    )
+
+
+def _bound_faults(
+    place: int, call: LLMCall, entry: LedgerEntry, prompt: tuple[Message, ...], before: _Sent | None
+) -> Iterator[str]:
+    """A bound that rests on what the trace holds is worked out again. Tool schemas are not in it, only their hash."""
+    if entry.bound_kind == "grown":
+        grown = grown_bound(prompt, before.as_previous(), call.tools_hash) if before else None
+        expected = grown.tokens if grown else None
+    elif entry.bound_kind == "sent_bytes" and call.tools_hash is None:
+        expected = sent_bytes_bound(prompt).tokens
+    else:
+        return  # an exact count is the server's: below its later count it is an overshoot, and that is checked
+    if expected != entry.prompt_tokens_bound:
+        yield (
+            f"ledger[{place}]: a prompt bound of {entry.prompt_tokens_bound} tokens ({entry.bound_kind}), and the"
+            f" prompt gives {'none of that kind' if expected is None else expected}"
+        )
