@@ -8,7 +8,10 @@ from pathlib import Path
 
 from agent.budget import Limits, Prices
 from agent.config import Settings
+from agent.errors import UsageError
 from agent.state import Sampling
+from agent.strategies.registry import STRATEGIES
+from agent.tools.registry import toolset
 from evals.cases import Case, Suite, case_hash
 
 EPOCHS_TEMPERATURE = 0.7  # several epochs at temperature 0 would be the same run several times
@@ -66,13 +69,27 @@ def plan_suite(settings: Settings, suite: Suite, *, epochs: int | None = None, f
     ]
 
 
+def check_names(plan: Plan, where: str) -> None:
+    """Refuse names that nothing answers to before the first run starts.
+
+    Raises:
+        UsageError: an unknown strategy, toolset or tool; `where` says whose.
+    """
+    if plan.strategy not in STRATEGIES:
+        raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; use one of {', '.join(STRATEGIES)}")
+    offered = [tool.name for tool in toolset(plan.toolset)]
+    for name in plan.tools or ():
+        if name not in offered:
+            raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
+
+
 def _plan_case(settings: Settings, suite: Suite, case: Case, given: frozenset[str]) -> Plan:
     plan = plan_task(settings, case.task)
     limits, cap = _limits(plan.limits, case, given), case.limits.max_completion_tokens
     sampling = plan.sampling
     if cap is not None and "max_completion_tokens" not in given:
         sampling = sampling.model_copy(update={"max_completion_tokens": cap})
-    return replace(
+    plan = replace(
         plan,
         strategy=settings.strategy if "strategy" in given else case.strategy or settings.strategy,
         toolset=settings.toolset if "toolset" in given else case.toolset or settings.toolset,
@@ -85,6 +102,8 @@ def _plan_case(settings: Settings, suite: Suite, case: Case, given: frozenset[st
         case=case,
         case_hash=case_hash(case),
     )
+    check_names(plan, f"{suite.path}: case {case.id!r:.60}")
+    return plan
 
 
 def _limits(base: Limits, case: Case, given: frozenset[str]) -> Limits:

@@ -81,10 +81,11 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     try:
         run_task(Run(state, llm, tools, strategy, reporter))
     except ReplayMismatchError as error:
-        if backend.is_finished and _ended_from_outside(trace) and _steps_differ(trace, state) is None:
+        so_far = state.steps[: len(trace.steps)]  # the step that asked for too much is not the trace's
+        if backend.is_finished and _ended_from_outside(trace) and _steps_differ(trace.steps, so_far) is None:
             return Replayed(state, None)
         return Replayed(state, f"step {len(state.steps)}: {error}")
-    return Replayed(state, _steps_differ(trace, state) or _ends_differ(trace, state))
+    return Replayed(state, _steps_differ(trace.steps, state.steps) or _ends_differ(trace, state))
 
 
 def _tools(trace: AgentState, *, live: bool) -> ToolRegistry:
@@ -102,14 +103,14 @@ def _ended_from_outside(trace: AgentState) -> bool:
     return trace.status in ("timeout", "cancelled", "budget_exhausted")
 
 
-def _steps_differ(trace: AgentState, state: AgentState) -> str | None:
-    for old, new in zip(trace.steps, state.steps, strict=False):
+def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | None:
+    for old, new in zip(recorded, now, strict=False):
         before, after = _comparable(old), _comparable(new)
         for name in before:
             if before[name] != after[name]:
                 return f"step {old.index + 1}: {name} differs: {_difference(before[name], after[name])}"
-    if len(trace.steps) != len(state.steps):
-        return f"step {min(len(trace.steps), len(state.steps)) + 1}: {len(trace.steps)} steps became {len(state.steps)}"
+    if len(recorded) != len(now):
+        return f"step {min(len(recorded), len(now)) + 1}: {len(recorded)} steps became {len(now)}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Notices a call that was already made in this run. Compared by meaning of the arguments, not by their spelling."""
+"""Notices a call that was already made in this run: the same tool with the same arguments, in any order of keys."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from agent.state import ToolCall
 
 
 def call_key(call: ToolCall) -> str:
-    """The same for two calls that ask for the same thing: key order, case of letters and white space do not count."""
-    arguments = json.dumps(call.arguments, sort_keys=True, ensure_ascii=True, default=str)
-    return f"{call.name} {' '.join(arguments.lower().split())}"
+    """The same for identical calls only: white space and letter case are meaning, in a program above all."""
+    return f"{call.name} {json.dumps(call.arguments, sort_keys=True, ensure_ascii=True)}"
 
 
 class LoopDetector:

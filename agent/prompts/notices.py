@@ -9,7 +9,7 @@ ANSWER_ONLY = "This is the last call: no further action is possible. Give the fi
 
 def invalid_reply(reason: str) -> str:
     """The observation after a reply that could not be used."""
-    return f"Your reply could not be used: {reason} Reply with one JSON object of the required form."
+    return f"Your reply could not be used: {reason.rstrip('.')}. Reply with one JSON object of the required form."
 
 
 def repeated_call(earlier_step: int) -> str:

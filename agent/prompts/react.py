@@ -36,7 +36,8 @@ def observation_message(step: StepRecord, left: BudgetLeft, *, answer_only: bool
     """The user message after a step: what came of it, what the guards say, what is left."""
     parts = [_observation(call, result) for call, result in zip(step.actions, step.results, strict=True)]
     parts += [notices.invalid_reply(fault) for fault in step.faults]
-    parts += [event.message for event in step.guards]
+    said = {result.error for result in step.results}  # a repeated call's guard speaks through its result
+    parts += [event.message for event in step.guards if event.message not in said]
     return _with_tail(parts, left, answer_only=answer_only)
 
 

@@ -1,0 +1,92 @@
+"""Runs driven by a scripted backend, as the runner composes them, for tests of the loop and what stands on it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from agent.budget import BudgetEnforcer, Limits, Prices
+from agent.journal import Journal, NoJournal
+from agent.llm.backends.base import Backend
+from agent.llm.backends.scripted import Script, ScriptedBackend, ScriptedReply
+from agent.llm.client import LLMClient
+from agent.loop import Run, run_task
+from agent.reporter import SilentReporter
+from agent.state import AgentState, Sampling, content_hash
+from agent.strategies.registry import make_strategy
+from agent.tools.base import ToolContext
+from agent.tools.registry import ToolRegistry, toolset
+
+PRICES = Prices(10_000, 30_000)
+
+
+def turn(**fields: Any) -> str:
+    """One react turn as a model would write it."""
+    return json.dumps({"progress_check": "on_track", "thought": "next", "action": None, "final_answer": None} | fields)
+
+
+def act(expression: str) -> str:
+    return turn(action={"tool": "calculate_math", "args": {"expression": expression}})
+
+
+def answer(text: str) -> str:
+    return turn(final_answer=text)
+
+
+class NoticeReporter(SilentReporter):
+    """Keeps what a person would be told."""
+
+    def __init__(self) -> None:
+        self.notices: list[str] = []
+
+    def notice(self, message: str) -> None:
+        self.notices.append(message)
+
+
+def new_run(
+    script: Backend | Script | Sequence[ScriptedReply | str],
+    *,
+    task: str = "What is 6 times 7?",
+    limits: Limits = Limits(10, 200_000),  # noqa: B008  frozen, so sharing it is safe
+    evidence: bool = True,
+    journal: Journal | None = None,
+    parent: BudgetEnforcer | None = None,
+    corpus: Path | None = None,
+    max_completion_tokens: int = 512,
+) -> Run:
+    """A run that is ready to start."""
+    backend = _backend(script)
+    tools = ToolRegistry(toolset("core"), ToolContext(corpus=corpus))
+    strategy = make_strategy("react", tools)
+    state = AgentState(
+        run_id="run-1",
+        task=task,
+        strategy="react",
+        tools=list(tools.names),
+        corpus=str(corpus) if corpus else None,
+        evidence=evidence,
+        model=backend.describe(),
+        sampling=Sampling(temperature=0, seed=7, num_ctx=8192, max_completion_tokens=max_completion_tokens),
+        limits=limits.record(),
+        prices=PRICES.record(),
+        system_prompt_hash=content_hash(strategy.system_prompt),
+        tools_hash=tools.hash(),
+        started_at="2026-01-05T10:00:00.000+00:00",
+    )
+    reporter = NoticeReporter()
+    enforcer = BudgetEnforcer(limits, PRICES, parent=parent)
+    llm = LLMClient(
+        backend, enforcer, state, journal=journal or NoJournal(), reporter=reporter, sleep=lambda _seconds: None
+    )
+    return Run(state, llm, tools, strategy, reporter)
+
+
+def run_script(script: Backend | Script | Sequence[ScriptedReply | str], **more: Any) -> AgentState:
+    """A finished run."""
+    return run_task(new_run(script, **more))
+
+
+def _backend(script: Backend | Script | Sequence[ScriptedReply | str]) -> Backend:
+    return ScriptedBackend(script) if isinstance(script, Sequence) or callable(script) else script

@@ -1,0 +1,97 @@
+"""A trace runs again without a model and comes out the same; what was changed is named."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from agent.budget import Limits
+from agent.llm.backends.scripted import ScriptedReply
+from agent.state import AgentState
+from evals.replay import replay
+from tests.support_runs import act, answer, run_script
+
+BUSY = ScriptedReply(status=503, body='{"error":"server busy, please try again.  maximum pending requests exceeded"}')
+WAYS: dict[str, Sequence[ScriptedReply | str]] = {
+    "answered": [act("6*7"), answer("42")],
+    "rejected and repaired": [answer("42"), "no JSON", act("1/0"), act("6*7"), answer("42")],
+    "looped": [act("6*7")] * 10,
+    "retried": [BUSY, act("6*7"), answer("42")],
+    "refused connection": [act("6*7"), ScriptedReply(not_sent=True)],
+    "server error": [act("6*7"), ScriptedReply(status=404, body='{"error":"model \'m\' not found"}')],
+    "uncounted": [ScriptedReply(act("6*7"), prompt_tokens=-1), answer("42")],
+    "overshot": [ScriptedReply(act("6*7"), completion_tokens=5000)],
+    "cut short by the script's end": [act("6*7")],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_trace_replays_to_itself(way: str) -> None:
+    trace = AgentState.model_validate_json(run_script(WAYS[way]).model_dump_json())
+    again = replay(trace)
+    assert again.difference is None
+    assert again.state.ledger == trace.ledger
+
+
+def test_a_run_that_the_clock_ended_replays_up_to_there() -> None:
+    slow = ScriptedReply(act("6*7"), seconds=0.05)
+    trace = run_script([slow, answer("42")], limits=Limits(10, 200_000, max_seconds=0.04))
+    assert trace.status == "timeout"
+    assert replay(trace).difference is None
+
+
+def test_live_tools_run_again() -> None:
+    trace = run_script([act("6*7"), answer("42")])
+    assert replay(trace, live_tools=True).difference is None
+    trace.calls[1].appended[-1].content = trace.calls[1].appended[-1].content.replace("42", "43")
+    difference = replay(trace, live_tools=True).difference
+    assert difference is not None
+    assert "call 2: message 4 (user) differs" in difference
+
+
+def changed_reply(trace: AgentState) -> None:
+    trace.calls[0].raw = trace.calls[0].raw.replace("6*7", "6*8")
+
+
+def changed_prompt(trace: AgentState) -> None:
+    trace.calls[1].appended[-1].content += " "
+
+
+def changed_result(trace: AgentState) -> None:
+    trace.steps[0].results[0].data = "43"
+
+
+def changed_action(trace: AgentState) -> None:
+    trace.steps[0].actions[0].arguments = {"expression": "6*8"}
+
+
+def changed_answer(trace: AgentState) -> None:
+    trace.answer = "43"
+
+
+def changed_sampling(trace: AgentState) -> None:
+    trace.calls[0].seed += 1
+
+
+def dropped_call(trace: AgentState) -> None:
+    del trace.calls[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        (changed_reply, "tool call differs"),
+        (changed_prompt, "call 2: message 4 (user) differs"),
+        (changed_result, "call 2: message 4 (user) differs"),
+        (changed_action, "tool call differs"),
+        (changed_answer, "answer differs"),
+        (changed_sampling, "call 1: seed differs"),
+        (dropped_call, "a further one was asked for"),
+    ],
+)
+def test_what_was_changed_is_named(change: object, named: str) -> None:
+    trace = run_script([act("6*7"), answer("42")])
+    assert callable(change)
+    change(trace)
+    assert named in str(replay(trace).difference)
