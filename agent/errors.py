@@ -5,6 +5,7 @@ ShoestringError
 ├── BudgetExceededError   nobody's: a cap was reached before a call        -> the run ends with its partial answer
 │   └── OnlyAnswerLeftError   the next call must be the final answer
 ├── ModelError            the model's: a reply that cannot be used         -> an observation for the model, scored
+│   └── ToolCallError         one tool call of it: says which tool, and what is missing or was meant
 ├── BackendError          the server's or the machine's                    -> the run is invalid, never scored, exit 3
 │   ├── NotSentError      nothing left this process: the reservation is given back
 │   └── RequestError      the server says our request was wrong (our bug); invalid, and logged
@@ -24,10 +25,13 @@ ModelErrorType = Literal[
     "schema_mismatch",
     "truncated",
     "empty_reply",
+    "thinking_only",
     "model_tool_parse_failed",
     "repetition",
     "unknown_tool",
     "bad_arguments",
+    "missing_arguments",
+    "malformed_tool_call",
 ]
 
 BackendErrorType = Literal[
@@ -65,13 +69,14 @@ class BudgetExceededError(ShoestringError):
     """A cap would be passed by the call that was asked for; nothing was sent.
 
     `cap` names it: calls, cost, seconds, context (the model's window), or overshoot (the server counted more than it
-    was allowed, so the run may not go on). `scope` is "run", or "batch" where a parent's cap refused.
+    was allowed, so the run may not go on). `scope` is "run", or "batch" where a parent's cap refused; the message then
+    says so, since a trace holds nothing else of its batch.
     """
 
     def __init__(
         self, cap: Literal["calls", "cost", "seconds", "context", "overshoot"], message: str, scope: str = "run"
     ):
-        super().__init__(message)
+        super().__init__(message if scope == "run" else f"{message} ({scope})")
         self.cap = cap
         self.scope = scope
 
@@ -91,6 +96,29 @@ class ModelError(ShoestringError):
         self.error_type: str = error_type
         self.detail = detail
         self.retry = False
+
+
+class ToolCallError(ModelError):
+    """A tool call that cannot be made: unknown_tool, bad_arguments, missing_arguments or malformed_tool_call.
+
+    `tool` is the name the model gave, `missing` the required arguments it left out, `suggest` the offered tool whose
+    name is nearest to an unknown one (a hint for the model; nothing is run on a guess).
+    """
+
+    def __init__(
+        self,
+        error_type: ModelErrorType,
+        message: str,
+        *,
+        tool: str | None = None,
+        missing: tuple[str, ...] = (),
+        suggest: str | None = None,
+        detail: str | None = None,
+    ):
+        super().__init__(error_type, message, detail=detail)
+        self.tool = tool
+        self.missing = missing
+        self.suggest = suggest
 
 
 class BackendError(ShoestringError):

@@ -1,0 +1,334 @@
+"""Ollama's own API. One attempt each; what a reply means is read elsewhere.
+
+Sent with every chat and never changed within a batch, because a change reloads the model: `num_ctx` and `shift:false`
+(a full window ends the reply instead of losing its beginning). `truncate:false` asks the server to refuse a prompt
+that does not fit rather than to cut it. `think` is always explicit: models that can think do so unasked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from agent.errors import BackendError, BackendErrorType
+from agent.llm.backends.base import ChatRequest, OnText, RawReply
+from agent.llm.backends.host import ollama_url
+from agent.llm.backends.http import Call, Transport
+from agent.llm.envelopes import object_of
+from agent.llm.faults import error_text, one_line
+from agent.state import Message, ModelInfo
+
+CHAT = "/api/chat"
+GENERATE = "/api/generate"
+LOOK_UP_SECONDS = 10.0  # these calls touch no model and answer at once, or the server is not well
+PULL_SECONDS = 24 * 3600.0
+PULL_SILENCE_SECONDS = 300.0
+# The oldest release on which `_debug_render_only` was seen to render and not to generate; older ones may ignore it.
+RENDERS_SINCE = (0, 32)
+
+OnProgress = Callable[[str, int | None, int | None], None]
+
+
+@dataclass(frozen=True)
+class LocalModel:
+    """A model that the server holds. `size` is in bytes."""
+
+    name: str
+    digest: str | None = None
+    size: int | None = None
+    quantization: str | None = None
+    parameters: str | None = None
+    context_window: int | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+class OllamaBackend:
+    """One model on one Ollama server.
+
+    `host` is any form of OLLAMA_HOST. `keep_alive` (seconds, or a duration like "10m") says how long the model stays
+    loaded; None leaves that to the server.
+    """
+
+    name = "ollama"
+    can_constrain = True
+
+    def __init__(self, host: str, model: str, *, keep_alive: str | int | None = None) -> None:
+        self.url = ollama_url(host)
+        self.model = full_name(model)
+        self._keep_alive = keep_alive
+        self._transport = Transport(self.url)
+
+    def __repr__(self) -> str:
+        return f"OllamaBackend({self.url!r}, {self.model!r})"
+
+    # -- generating ---------------------------------------------------------------------------------------------
+
+    def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
+        """One `/api/chat`; `on_text` is given each piece of the reply's text where `request.stream` is set.
+
+        Raises:
+            NotSentError, BackendError: see `Transport.send`.
+        """
+        call = Call("POST", CHAT, request.deadline_seconds, self.chat_body(request), streamed=request.stream)
+        return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
+
+    def generate(
+        self, prompt: str, request: ChatRequest, *, raw: bool = True, on_text: OnText | None = None
+    ) -> RawReply:
+        """One `/api/generate`: continue `prompt` as it stands (`raw`), under the request's schema and limits.
+
+        The request's messages and tools are not sent.
+
+        Raises:
+            NotSentError, BackendError: see `Transport.send`.
+        """
+        body = {**self._common(request), "prompt": prompt, "raw": raw}
+        call = Call("POST", GENERATE, request.deadline_seconds, body, streamed=request.stream)
+        return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
+
+    def chat_body(self, request: ChatRequest) -> dict[str, Any]:
+        """What is sent for a request."""
+        body = {**self._common(request), "messages": [_wire_message(m) for m in request.messages]}
+        if request.tools:
+            body["tools"] = list(request.tools)
+        return body
+
+    def _common(self, request: ChatRequest) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "stream": request.stream,
+            # With a schema, thinking would make the server generate twice and count once.
+            "think": request.think and request.schema is None,
+            "truncate": False,
+            "shift": False,
+            "options": {
+                "num_ctx": request.num_ctx,
+                "num_predict": request.max_completion_tokens,
+                "temperature": request.temperature,
+                "seed": request.seed,
+            },
+        }
+        if request.schema is not None:
+            body["format"] = request.schema
+        if self._keep_alive is not None:
+            body["keep_alive"] = self._keep_alive
+        return body
+
+    def count_prompt_tokens(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature
+        """None: Ollama counts only while it generates."""
+        return None
+
+    def render_prompt(self, request: ChatRequest) -> str | None:
+        """The prompt as the model would see it, without generating; None where this server is too old to be asked.
+
+        Loads the model.
+
+        Raises:
+            NotSentError, BackendError: the server does not answer, or refuses.
+        """
+        if _release(self.version()) < RENDERS_SINCE:
+            return None
+        body = {**self.chat_body(request), "stream": False, "_debug_render_only": True}
+        answer = object_of(self._transport.send(Call("POST", CHAT, request.deadline_seconds, body)))
+        info = answer.get("_debug_info")
+        rendered = info.get("rendered_template") if isinstance(info, dict) else None
+        return rendered if isinstance(rendered, str) else None
+
+    # -- looking up ---------------------------------------------------------------------------------------------
+
+    def describe(self) -> ModelInfo:
+        """Which weights will answer, as `/api/tags` and `/api/show` tell.
+
+        Raises:
+            BackendError: the server does not answer, or does not have the model (model_not_found).
+        """
+        known = {model.name: model for model in self.models()}
+        found = known.get(self.model)
+        if found is None:
+            there = one_line(", ".join(sorted(known))) or "no model at all"
+            raise BackendError(
+                "model_not_found",
+                f"{self.url} does not have {self.model}; get it with: ollama pull {self.model} (there: {there})",
+            )
+        return ModelInfo(
+            name=self.model,
+            backend=self.name,
+            backend_version=self.version(),
+            digest=found.digest,
+            quantization=found.quantization,
+            parameters=found.parameters,
+            context_window=found.context_window or _context_window(self.show()),
+        )
+
+    def version(self) -> str | None:
+        """The server's release, None where it does not tell.
+
+        Raises:
+            BackendError: the server does not answer.
+        """
+        return _str(self._look_up("/api/version").get("version"))
+
+    def models(self) -> list[LocalModel]:
+        """All models the server holds, in its order.
+
+        Raises:
+            BackendError: the server does not answer.
+        """
+        return _models(self._look_up("/api/tags"))
+
+    def running(self) -> list[LocalModel]:
+        """The models loaded now; `context_window` is the window each is served with.
+
+        Raises:
+            BackendError: the server does not answer.
+        """
+        return [
+            LocalModel(**{**vars(model), "context_window": _int(entry.get("context_length"))})
+            for model, entry in _with_entries(self._look_up("/api/ps"))
+        ]
+
+    def show(self) -> dict[str, Any]:
+        """All that `/api/show` tells of the model (template, capabilities, model_info, ...).
+
+        Raises:
+            BackendError: the server does not answer, or does not have the model.
+        """
+        return self._look_up("/api/show", {"model": self.model})
+
+    def pull(self, on_progress: OnProgress) -> None:
+        """Fetch the model; `on_progress(status, completed_bytes, total_bytes)` is told of every line of it.
+
+        Raises:
+            BackendError: there is no such model, the server lost its way to it, or fell silent for five minutes.
+        """
+        body = {"model": self.model, "stream": True}
+        call = Call("POST", "/api/pull", PULL_SECONDS, body, streamed=True, silence_seconds=PULL_SILENCE_SECONDS)
+        progress = _Progress(self.model, on_progress)
+        reply = self._transport.send(call, progress.line)
+        if reply.status != 200:
+            object_of(reply)
+        progress.finish()
+
+    def close(self) -> None:
+        """Hang up a call that is under way."""
+        self._transport.close()
+
+    def _look_up(self, endpoint: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        method = "GET" if body is None else "POST"
+        return object_of(self._transport.send(Call(method, endpoint, LOOK_UP_SECONDS, body)))
+
+
+def full_name(model: str) -> str:
+    """A model's name as the server lists it: without a tag it is `:latest`."""
+    name = model.strip()
+    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
+
+
+class _Progress:
+    """Reads the lines of a pull. An error can stand in any of them, under a status of 200."""
+
+    def __init__(self, model: str, on_progress: OnProgress) -> None:
+        self._model = model
+        self._on_progress = on_progress
+        self._error: str | None = None
+        self._last = ""
+
+    def line(self, line: bytes) -> None:
+        said = _object(line)
+        self._error = self._error or error_text(said)
+        status = _str(said.get("status"))
+        if status is not None:
+            self._last = status
+            self._on_progress(one_line(status), _int(said.get("completed")), _int(said.get("total")))
+
+    def finish(self) -> None:
+        """Raise where the pull did not succeed."""
+        if self._error is not None:
+            kind: BackendErrorType = "model_not_found" if "does not exist" in self._error else "server_error"
+            raise BackendError(kind, f"{self._model} cannot be pulled: {one_line(self._error)}")
+        if self._last != "success":
+            last = one_line(self._last)
+            raise BackendError("stream_incomplete", f"the pull of {self._model} broke off after {last!r}")
+
+
+def _wire_message(message: Message) -> dict[str, Any]:
+    wire: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.tool_calls:
+        wire["tool_calls"] = [
+            {**({"id": c.id} if c.id else {}), "function": {"name": c.name, "arguments": c.arguments}}
+            for c in message.tool_calls
+        ]
+    for key in ("tool_name", "tool_call_id"):
+        value = getattr(message, key)
+        if value is not None:
+            wire[key] = value
+    return wire
+
+
+def _text_of_lines(on_text: OnText) -> Callable[[bytes], None]:
+    def line(data: bytes) -> None:
+        said = _object(data)
+        message = said.get("message")
+        text = message.get("content") if isinstance(message, dict) else said.get("response")
+        if isinstance(text, str) and text:
+            on_text(text)
+
+    return line
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    """A line as a JSON object; an empty one where it is none, which the reading of the whole body will report."""
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _models(answer: dict[str, Any]) -> list[LocalModel]:
+    return [model for model, _ in _with_entries(answer)]
+
+
+def _with_entries(answer: dict[str, Any]) -> list[tuple[LocalModel, dict[str, Any]]]:
+    entries = answer.get("models")
+    found = []
+    for entry in entries if isinstance(entries, list) else ():
+        name = _str(entry.get("name")) or _str(entry.get("model")) if isinstance(entry, dict) else None
+        if name is None:
+            continue
+        details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
+        capabilities = entry.get("capabilities")
+        model = LocalModel(
+            name=name,
+            digest=_str(entry.get("digest")),
+            size=_int(entry.get("size")),
+            quantization=_str(details.get("quantization_level")),
+            parameters=_str(details.get("parameter_size")),
+            context_window=_int(details.get("context_length")),
+            capabilities=tuple(map(str, capabilities)) if isinstance(capabilities, list) else (),
+        )
+        found.append((model, entry))
+    return found
+
+
+def _context_window(show: dict[str, Any]) -> int | None:
+    """The window the model was trained for: `<architecture>.context_length`."""
+    info = show.get("model_info")
+    if not isinstance(info, dict):
+        return None
+    return _int(info.get(f"{info.get('general.architecture')}.context_length"))
+
+
+def _release(version: str | None) -> tuple[int, ...]:
+    numbers = (version or "").partition("-")[0].split(".")
+    return tuple(int(n) for n in numbers) if all(n.isascii() and n.isdigit() for n in numbers) else ()
+
+
+def _str(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _int(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

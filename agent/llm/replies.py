@@ -1,0 +1,129 @@
+"""An Envelope -> what the model thinks, which tools it calls and what it answers, or a ModelError.
+
+The order of reading: JSON where a schema is set; thinking is taken away and never scanned; native calls win over
+anything in the text; then the text. Nothing is guessed: names are exact, an unfinished string is never finished, and
+every repair is named in `Reply.repairs`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from agent.errors import ModelError
+from agent.llm import strict_json
+from agent.llm.backends.base import Envelope
+from agent.llm.schemas import first_mismatch
+from agent.llm.thinking import split_thinking
+from agent.llm.tool_calls import read_native, sorted_out
+from agent.state import ToolCall
+
+_FENCE_OPEN = re.compile(r"```\w*")
+# Where an object or a list may begin inside prose: `{curly}` and `[1]` in a sentence do not look like this.
+_STARTS = {"object": re.compile(r"\{\s*[\"}]"), "array": re.compile(r"\[\s*[\[{\"\]]")}
+_ANY_START = re.compile(r"\{\s*[\"}]|\[\s*[\[{\"\]]")
+
+
+@dataclass
+class Reply:
+    """One reply, read. Where there are calls, `answer` is None: text beside a call is commentary.
+
+    `answer` is text, or the JSON value where a schema was set. `faults` are calls that cannot be made while others
+    in the same reply can; a reply of which no call can be made raises instead.
+    """
+
+    thinking: str = ""
+    answer: Any = None
+    calls: list[ToolCall] = field(default_factory=list)
+    faults: list[ModelError] = field(default_factory=list)
+    repairs: list[str] = field(default_factory=list)
+
+
+def read_reply(
+    envelope: Envelope, *, schema: dict[str, Any] | None = None, tools: Sequence[dict[str, Any]] = ()
+) -> Reply:
+    """Read a reply. `tools` are the definitions that were offered (`{"type": "function", "function": {...}}`).
+
+    Raises:
+        ModelError: not_json, schema_mismatch, truncated (detail "thinking" where the cap went into thinking),
+            empty_reply, thinking_only, or a ToolCallError where no call of it can be made.
+    """
+    if schema is not None:
+        is_json, value = _as_json(envelope.content)
+        if is_json:
+            return Reply(envelope.thinking, _meeting(value, schema))
+    inline, text = split_thinking(envelope.content)
+    reply = Reply("\n".join(part for part in (envelope.thinking, inline) if part))
+    if envelope.native_calls:
+        reply.calls, reply.faults = sorted_out(read_native(envelope.native_calls, tools, reply.repairs))
+        return reply
+    if not text:
+        raise _nothing_said(envelope, reply.thinking)
+    if schema is not None:
+        reply.answer = _meeting(_one_value(text, schema, envelope, reply.repairs), schema)
+        return reply
+    if envelope.finish == "length":
+        raise _cut()
+    reply.answer = text
+    return reply
+
+
+def _nothing_said(envelope: Envelope, thinking: str) -> ModelError:
+    if envelope.finish == "length":
+        return _cut(in_thinking=bool(thinking))
+    if thinking:
+        return ModelError("thinking_only", "the reply holds thinking and no answer; give the answer itself")
+    return ModelError("empty_reply", "the reply is empty; answer in the form that was asked for")
+
+
+def _cut(*, in_thinking: bool = False) -> ModelError:
+    where = "the whole reply went into thinking and was" if in_thinking else "the reply was"
+    detail = "thinking" if in_thinking else None
+    return ModelError("truncated", f"{where} cut off at its token limit; be shorter", detail=detail)
+
+
+def _as_json(text: str) -> tuple[bool, Any]:
+    try:
+        return True, strict_json.loads(text)
+    except ValueError:
+        return False, None
+
+
+def _meeting(value: Any, schema: dict[str, Any]) -> Any:
+    mismatch = first_mismatch(value, schema)
+    if mismatch is not None:
+        raise ModelError("schema_mismatch", f"the JSON does not have the form that was asked for: {mismatch}")
+    return value
+
+
+def _one_value(text: str, schema: dict[str, Any], envelope: Envelope, repairs: list[str]) -> Any:
+    """The JSON of a reply in which other text may stand around it, but no second JSON value."""
+    start = _STARTS.get(str(schema.get("type")), _ANY_START)
+    begins = start.search(text)
+    try:
+        if begins is None:
+            raise ValueError("no JSON in it")
+        value, end = strict_json.value_at(text, begins.start())
+    except ValueError as error:
+        if envelope.finish == "length":
+            raise _cut() from None
+        raise ModelError("not_json", f"the reply must be one JSON value and nothing else: {error}") from None
+    before, after = text[: begins.start()].strip(), text[end:].strip()
+    if _holds_value(after, start):
+        raise ModelError("not_json", "the reply must be one JSON value and nothing else: it holds more than one")
+    if before or after:
+        repairs.append("fence" if _FENCE_OPEN.fullmatch(before) and after in ("", "```") else "prose")
+    return value
+
+
+def _holds_value(text: str, start: re.Pattern[str]) -> bool:
+    begins = start.search(text)
+    if begins is None:
+        return False
+    try:
+        strict_json.value_at(text, begins.start())
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,164 @@
+"""A name and arguments, as a model gave them -> a ToolCall that the offered tools know, or why there is none.
+
+Names are exact. Arguments are typed by the schema and by nothing else: "45" becomes 45 where an integer is due, "1"
+stays text where text is due. A required argument that is missing is an error, never a call with less.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from agent.errors import ModelError, ToolCallError
+from agent.llm import strict_json
+from agent.llm.schemas import first_mismatch
+from agent.state import ToolCall
+
+Outcome = ToolCall | ToolCallError
+Tools = Sequence[dict[str, Any]]
+
+_INTEGER = re.compile(r"[+-]?\d{1,400}")
+_NUMBER = re.compile(r"[+-]?\d{1,400}(?:\.\d{1,400})?(?:[eE][+-]?\d{1,3})?")
+_WORDS = {"true": True, "false": False}
+
+
+def read_native(calls: Sequence[dict[str, Any]], tools: Tools, repairs: list[str]) -> list[Outcome]:
+    """The calls that the server itself found, in order (their `index` says nothing: servers number them all 0)."""
+    return [outcome(call["name"], call["arguments"], tools, repairs, ident=call["id"]) for call in calls]
+
+
+def outcome(name: str, arguments: Any, tools: Tools, repairs: list[str], *, ident: str | None = None) -> Outcome:
+    """One call, or the error that says why it cannot be made. What had to be repaired is added to `repairs`."""
+    try:
+        parameters = _parameters(name, tools)
+        typed = _typed(name, _as_object(name, arguments, repairs), parameters, repairs)
+    except ToolCallError as error:
+        return error
+    return ToolCall(name=name, arguments=typed, id=ident)
+
+
+def sorted_out(outcomes: Sequence[Outcome]) -> tuple[list[ToolCall], list[ModelError]]:
+    """The calls that can be made, and the faults of the others.
+
+    Raises:
+        ToolCallError: none can be made; the first fault.
+    """
+    calls = [found for found in outcomes if isinstance(found, ToolCall)]
+    faults: list[ModelError] = [found for found in outcomes if isinstance(found, ToolCallError)]
+    if faults and not calls:
+        raise faults[0]
+    return calls, faults
+
+
+def offered_names(tools: Tools) -> list[str]:
+    """The names of the offered tools, in order."""
+    return [str(tool["function"]["name"]) for tool in tools]
+
+
+def _parameters(name: str, tools: Tools) -> dict[str, Any]:
+    for tool in tools:
+        if tool["function"]["name"] == name:
+            parameters: dict[str, Any] = tool["function"].get("parameters") or {}
+            return parameters
+    suggest = nearest(name, offered_names(tools))
+    hint = f"; did you mean {suggest}?" if suggest else ""
+    offered = ", ".join(offered_names(tools)) or "none"
+    raise ToolCallError(
+        "unknown_tool", f"there is no tool called {name[:80]!r}{hint} Tools: {offered}", tool=name, suggest=suggest
+    )
+
+
+def nearest(name: str, offered: Sequence[str]) -> str | None:
+    """The offered name that was likely meant: the same but for case or a made-up prefix, else one close in letters."""
+    plain = name[:80].lower()
+    last = re.split(r"[.:/]", plain)[-1]
+    for known in offered:
+        if known.lower() in (plain, last):
+            return known
+    return next(iter(difflib.get_close_matches(plain, offered, n=1, cutoff=0.75)), None)
+
+
+def _as_object(name: str, arguments: Any, repairs: list[str]) -> dict[str, Any]:
+    """The arguments as an object. Text is read as JSON: /v1 sends them so, and some models encode them twice."""
+    value = arguments
+    if isinstance(value, str):
+        value = _parsed(name, value)
+        if isinstance(value, str):
+            repairs.append("double_encoded")
+            value = _parsed(name, value)
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ToolCallError("bad_arguments", f"the arguments of {name} must be a JSON object", tool=name)
+    try:
+        checked: dict[str, Any] = strict_json.checked(value)
+    except ValueError as error:
+        raise ToolCallError("bad_arguments", f"the arguments of {name}: {error}", tool=name) from None
+    return checked
+
+
+def _parsed(name: str, text: str) -> Any:
+    if not text.strip():
+        return None
+    try:
+        return strict_json.loads(text)
+    except ValueError as error:
+        raise ToolCallError("bad_arguments", f"the arguments of {name} are not JSON: {error}", tool=name) from None
+
+
+def _typed(name: str, given: dict[str, Any], schema: dict[str, Any], repairs: list[str]) -> dict[str, Any]:
+    missing = tuple(key for key in schema.get("required", ()) if key not in given)
+    if missing:
+        raise ToolCallError(
+            "missing_arguments",
+            f"{name} needs {', '.join(missing)}; call it again with all of it",
+            tool=name,
+            missing=missing,
+        )
+    properties = schema.get("properties", {})
+    typed = {key: _as_due(key, value, properties.get(key), repairs) for key, value in given.items()}
+    mismatch = first_mismatch(typed, schema) if schema else None
+    if mismatch is None:
+        return typed
+    detail = "schema_echo" if any(_echoes(typed.get(key), due) for key, due in properties.items()) else None
+    raise ToolCallError("bad_arguments", f"the arguments of {name} do not fit: {mismatch}", tool=name, detail=detail)
+
+
+def _echoes(value: Any, schema: Any) -> bool:
+    """Whether the model wrote the parameter's own schema where its value belongs."""
+    return (
+        isinstance(value, dict) and isinstance(schema, dict) and "type" in value and value["type"] == schema.get("type")
+    )
+
+
+def _as_due(key: str, value: Any, schema: Any, repairs: list[str]) -> Any:
+    """A text as the type that its schema asks for, where it can be only that; any other value as it is."""
+    due = schema.get("type") if isinstance(schema, dict) else None
+    types = due if isinstance(due, list) else [due]
+    if not isinstance(value, str) or due is None or "string" in types:
+        return value
+    text = value.strip()
+    for kind in types:
+        found = _read_as(kind, text)
+        if found is not None or (kind == "null" and text.lower() in ("null", "none")):
+            repairs.append(f"coerced:{key}")
+            return found
+    return value
+
+
+def _read_as(kind: Any, text: str) -> Any:
+    """`text` as JSON type `kind`; None where it is not such a value."""
+    if kind == "integer" and _INTEGER.fullmatch(text):
+        return int(text)
+    if kind == "number" and _NUMBER.fullmatch(text):
+        return int(text) if _INTEGER.fullmatch(text) else float(text)
+    if kind == "boolean":
+        return _WORDS.get(text.lower())
+    if kind in ("object", "array") and text[:1] in ("{", "["):
+        try:
+            return strict_json.loads(text)
+        except ValueError:
+            return None
+    return None
