@@ -10,15 +10,17 @@ SUITE ?= suites/core.yaml
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
+define bootstrap
+@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
+  echo "setup: $(PYTHON) is not there: apt-get install python3 python3-venv" >&2; exit 2; }
+@"$(PYTHON)" scripts/bootstrap.py
+endef
+
 setup: ## make .venv with pinned, hash-checked packages and unpack the embedded model
-	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
-	  echo "setup: $(PYTHON) is not there: apt-get install python3 python3-venv" >&2; exit 2; }
-	@"$(PYTHON)" scripts/bootstrap.py
+	$(bootstrap)
 
 dev: ## setup, and what tests, lint and types need
-	@command -v "$(PYTHON)" >/dev/null 2>&1 || { \
-	  echo "setup: $(PYTHON) is not there: apt-get install python3 python3-venv" >&2; exit 2; }
-	@"$(PYTHON)" scripts/bootstrap.py --dev
+	$(bootstrap) --dev
 
 # run_tests.py exits 1 when a case did not pass: a weak model's failures are results, so only worse ends the target.
 suite: setup ## run the five-task suite (SUITE=file), leave traces/ and test_results.md
