@@ -85,7 +85,7 @@ def read_yaml(path: Path) -> Document:
     Raises:
         UsageError: it cannot be read, is too large, or is not the YAML that suites are written in.
     """
-    import yaml  # slow to import, and `--help` reads no suite
+    import yaml  # noqa: PLC0415  # slow to import, and `--help` reads no suite
 
     document = Document(path)
     text = _read_text(document)
@@ -128,7 +128,7 @@ def _read_text(document: Document) -> str:
 
 def _refuse_unsafe(document: Document, text: str, loader: Any) -> None:
     """Look at the flat list of events before a tree is built: nothing here grows with nesting or aliases."""
-    import yaml  # as above
+    import yaml  # noqa: PLC0415  # as above
 
     if bad := re.search("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]", text):
         line = text.count("\n", 0, bad.start()) + 1
@@ -156,7 +156,7 @@ class _Builder:
         self.document = document
 
     def build(self, node: yaml.Node, path: tuple[Key, ...]) -> Any:
-        import yaml  # as above
+        import yaml  # noqa: PLC0415  # as above
 
         self.document.lines.setdefault(path, _line(node))
         if isinstance(node, yaml.MappingNode):
