@@ -15,7 +15,7 @@ _validators: dict[int, tuple[dict[str, Any], Validator]] = {}
 
 def first_mismatch(value: Any, schema: dict[str, Any]) -> str | None:
     """The most telling way in which `value` does not meet `schema`, as one line with its place; None where it does."""
-    from jsonschema.exceptions import best_match
+    from jsonschema.exceptions import best_match  # noqa: PLC0415  # heavy, and only needed to judge a reply
 
     error = best_match(_validator(schema).iter_errors(value))
     if error is None:
@@ -28,7 +28,7 @@ def _validator(schema: dict[str, Any]) -> Validator:
     known = _validators.get(id(schema))
     if known is not None:
         return known[1]
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator  # noqa: PLC0415  # as above
 
     if len(_validators) >= _CACHE_SIZE:
         _validators.clear()

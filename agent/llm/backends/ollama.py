@@ -7,17 +7,18 @@ that does not fit rather than to cut it. `think` is always explicit: models that
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
-from agent.errors import BackendError, BackendErrorType
+from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import ollama_url
 from agent.llm.backends.http import Call, Transport
+from agent.llm.backends.ollama_models import LocalModel, context_window, full_name, models_in
+from agent.llm.backends.ollama_pull import OnProgress, PullProgress
 from agent.llm.envelopes import object_of
-from agent.llm.faults import error_text, one_line
+from agent.llm.faults import one_line
+from agent.llm.wire_values import as_dict, as_text, object_in
 from agent.state import Message, ModelInfo
 
 CHAT = "/api/chat"
@@ -27,21 +28,6 @@ PULL_SECONDS = 24 * 3600.0
 PULL_SILENCE_SECONDS = 300.0
 # The oldest release on which `_debug_render_only` was seen to render and not to generate; older ones may ignore it.
 RENDERS_SINCE = (0, 32)
-
-OnProgress = Callable[[str, int | None, int | None], None]
-
-
-@dataclass(frozen=True)
-class LocalModel:
-    """A model that the server holds. `size` is in bytes."""
-
-    name: str
-    digest: str | None = None
-    size: int | None = None
-    quantization: str | None = None
-    parameters: str | None = None
-    context_window: int | None = None
-    capabilities: tuple[str, ...] = ()
 
 
 class OllamaBackend:
@@ -132,9 +118,7 @@ class OllamaBackend:
             return None
         body = {**self.chat_body(request), "stream": False, "_debug_render_only": True}
         answer = object_of(self._transport.send(Call("POST", CHAT, request.deadline_seconds, body)))
-        info = answer.get("_debug_info")
-        rendered = info.get("rendered_template") if isinstance(info, dict) else None
-        return rendered if isinstance(rendered, str) else None
+        return as_text(as_dict(answer.get("_debug_info")).get("rendered_template")) or None
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -159,7 +143,7 @@ class OllamaBackend:
             digest=found.digest,
             quantization=found.quantization,
             parameters=found.parameters,
-            context_window=found.context_window or _context_window(self.show()),
+            context_window=found.context_window or context_window(self.show()),
         )
 
     def version(self) -> str | None:
@@ -168,7 +152,7 @@ class OllamaBackend:
         Raises:
             BackendError: the server does not answer.
         """
-        return _str(self._look_up("/api/version").get("version"))
+        return as_text(self._look_up("/api/version").get("version")) or None
 
     def models(self) -> list[LocalModel]:
         """All models the server holds, in its order.
@@ -176,7 +160,7 @@ class OllamaBackend:
         Raises:
             BackendError: the server does not answer.
         """
-        return _models(self._look_up("/api/tags"))
+        return models_in(self._look_up("/api/tags"))
 
     def running(self) -> list[LocalModel]:
         """The models loaded now; `context_window` is the window each is served with.
@@ -184,10 +168,7 @@ class OllamaBackend:
         Raises:
             BackendError: the server does not answer.
         """
-        return [
-            LocalModel(**{**vars(model), "context_window": _int(entry.get("context_length"))})
-            for model, entry in _with_entries(self._look_up("/api/ps"))
-        ]
+        return models_in(self._look_up("/api/ps"))
 
     def show(self) -> dict[str, Any]:
         """All that `/api/show` tells of the model (template, capabilities, model_info, ...).
@@ -205,7 +186,7 @@ class OllamaBackend:
         """
         body = {"model": self.model, "stream": True}
         call = Call("POST", "/api/pull", PULL_SECONDS, body, streamed=True, silence_seconds=PULL_SILENCE_SECONDS)
-        progress = _Progress(self.model, on_progress)
+        progress = PullProgress(self.model, on_progress)
         reply = self._transport.send(call, progress.line)
         if reply.status != 200:
             object_of(reply)
@@ -218,39 +199,6 @@ class OllamaBackend:
     def _look_up(self, endpoint: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         method = "GET" if body is None else "POST"
         return object_of(self._transport.send(Call(method, endpoint, LOOK_UP_SECONDS, body)))
-
-
-def full_name(model: str) -> str:
-    """A model's name as the server lists it: without a tag it is `:latest`."""
-    name = model.strip()
-    return name if ":" in name.rpartition("/")[2] else f"{name}:latest"
-
-
-class _Progress:
-    """Reads the lines of a pull. An error can stand in any of them, under a status of 200."""
-
-    def __init__(self, model: str, on_progress: OnProgress) -> None:
-        self._model = model
-        self._on_progress = on_progress
-        self._error: str | None = None
-        self._last = ""
-
-    def line(self, line: bytes) -> None:
-        said = _object(line)
-        self._error = self._error or error_text(said)
-        status = _str(said.get("status"))
-        if status is not None:
-            self._last = status
-            self._on_progress(one_line(status), _int(said.get("completed")), _int(said.get("total")))
-
-    def finish(self) -> None:
-        """Raise where the pull did not succeed."""
-        if self._error is not None:
-            kind: BackendErrorType = "model_not_found" if "does not exist" in self._error else "server_error"
-            raise BackendError(kind, f"{self._model} cannot be pulled: {one_line(self._error)}")
-        if self._last != "success":
-            last = one_line(self._last)
-            raise BackendError("stream_incomplete", f"the pull of {self._model} broke off after {last!r}")
 
 
 def _wire_message(message: Message) -> dict[str, Any]:
@@ -269,66 +217,14 @@ def _wire_message(message: Message) -> dict[str, Any]:
 
 def _text_of_lines(on_text: OnText) -> Callable[[bytes], None]:
     def line(data: bytes) -> None:
-        said = _object(data)
-        message = said.get("message")
-        text = message.get("content") if isinstance(message, dict) else said.get("response")
-        if isinstance(text, str) and text:
+        said = object_in(data)
+        text = as_text(as_dict(said.get("message")).get("content")) or as_text(said.get("response"))
+        if text:
             on_text(text)
 
     return line
 
 
-def _object(line: bytes) -> dict[str, Any]:
-    """A line as a JSON object; an empty one where it is none, which the reading of the whole body will report."""
-    try:
-        value = json.loads(line)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _models(answer: dict[str, Any]) -> list[LocalModel]:
-    return [model for model, _ in _with_entries(answer)]
-
-
-def _with_entries(answer: dict[str, Any]) -> list[tuple[LocalModel, dict[str, Any]]]:
-    entries = answer.get("models")
-    found = []
-    for entry in entries if isinstance(entries, list) else ():
-        name = _str(entry.get("name")) or _str(entry.get("model")) if isinstance(entry, dict) else None
-        if name is None:
-            continue
-        details = entry.get("details") if isinstance(entry.get("details"), dict) else {}
-        capabilities = entry.get("capabilities")
-        model = LocalModel(
-            name=name,
-            digest=_str(entry.get("digest")),
-            size=_int(entry.get("size")),
-            quantization=_str(details.get("quantization_level")),
-            parameters=_str(details.get("parameter_size")),
-            context_window=_int(details.get("context_length")),
-            capabilities=tuple(map(str, capabilities)) if isinstance(capabilities, list) else (),
-        )
-        found.append((model, entry))
-    return found
-
-
-def _context_window(show: dict[str, Any]) -> int | None:
-    """The window the model was trained for: `<architecture>.context_length`."""
-    info = show.get("model_info")
-    if not isinstance(info, dict):
-        return None
-    return _int(info.get(f"{info.get('general.architecture')}.context_length"))
-
-
 def _release(version: str | None) -> tuple[int, ...]:
     numbers = (version or "").partition("-")[0].split(".")
     return tuple(int(n) for n in numbers) if all(n.isascii() and n.isdigit() for n in numbers) else ()
-
-
-def _str(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
-
-
-def _int(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None

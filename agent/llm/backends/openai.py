@@ -16,6 +16,7 @@ from agent.llm.backends.host import v1_url
 from agent.llm.backends.http import Call, Transport
 from agent.llm.envelopes import object_of
 from agent.llm.faults import one_line
+from agent.llm.wire_values import as_dict, as_text, object_in
 from agent.state import Message, ModelInfo
 
 CHAT = "/v1/chat/completions"
@@ -143,17 +144,10 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
 def _text_of_events(on_text: OnText) -> Callable[[bytes], None]:
     def line(data: bytes) -> None:
         field, _, value = data.partition(b":")
-        text = _delta_text(value) if field == b"data" else None
+        choices = object_in(value).get("choices") if field == b"data" else None
+        choice = as_dict(choices[0]) if isinstance(choices, list) and choices else {}
+        text = as_text(as_dict(choice.get("delta")).get("content"))
         if text:
             on_text(text)
 
     return line
-
-
-def _delta_text(data: bytes) -> str | None:
-    """The text in one event; None where there is none (a broken event is reported when the whole is read)."""
-    try:
-        text = json.loads(data)["choices"][0]["delta"]["content"]
-    except (ValueError, RecursionError, LookupError, TypeError):
-        return None
-    return text if isinstance(text, str) else None

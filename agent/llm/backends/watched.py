@@ -48,6 +48,11 @@ class Watch:
                 sock.close()
             self._sockets.clear()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether the deadline has passed."""
+        return time.monotonic() >= self._ends
+
     def seconds_left(self) -> float:
         """Time until the deadline; never 0, which a socket takes for "do not block"."""
         return max(0.001, self._ends - time.monotonic())
