@@ -2,8 +2,9 @@
 
 It shows consistency: a trace in which a call was dropped, doubled or reordered, or in which a usage, price, limit,
 bound, reservation or charge was changed, contradicts itself, even where indexes and sums were made to fit. It cannot
-know who wrote the file: whoever invents a whole run, or cuts off the end of one that says it was cancelled, is not
-found out.
+know who wrote the file. Not found out are: a run invented whole; the end cut off one that was cancelled, or ended by
+its batch's cap, since what is left is what such a run leaves; the counts of the last call, where the raw reply was
+changed with them; `max_seconds`, which no message repeats, while the recorded times fit it.
 """
 
 from __future__ import annotations
@@ -13,17 +14,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from agent.budget import MIN_COMPLETION_TOKENS, Prices
 from agent.errors import UsageError
-from agent.guards.reflection import MAX_REPLANS
-from agent.llm.bounds import MESSAGE_ALLOWANCE
 from agent.state import AgentState, CallError, StepRecord
 from evals.traces import load, trace_paths
+from evals.verify_ending import ending_faults
 from evals.verify_history import history_faults
-from evals.verify_ledger import DEADLINE_SLACK, ledger_faults
-
-# More than the fixed words of one user message ever come to (labels, notices, the budget line).
-WORDING_BYTES = 2000
+from evals.verify_ledger import ledger_faults
 
 
 @dataclass(frozen=True)
@@ -36,8 +32,9 @@ class Checked:
 
 def verify(state: AgentState) -> list[str]:
     """The promises that a run broke, one line each; empty where it kept them all."""
-    checks = (_shape, _steps, ledger_faults, history_faults, _ending, _verdict)
-    return [line for check in checks for line in check(state)]
+    checks = (_shape, _steps, ledger_faults, history_faults, ending_faults, _verdict)
+    # Texts of the trace stand in some lines, and whoever changed it may have broken them.
+    return [" ".join(line.split()) for check in checks for line in check(state)]
 
 
 def verify_paths(paths: Iterable[Path]) -> list[Checked]:
@@ -120,98 +117,20 @@ def _step(state: AgentState, place: int, step: StepRecord) -> Iterator[str]:
         yield f"steps[{place}]: names a call that says it belongs to another step"
     if len(step.results) != len(step.actions) and not (is_last and _may_lack_results(state)):
         yield f"steps[{place}]: {len(step.actions)} actions and {len(step.results)} results"
+    if (step.answer is not None or step.actions) and _last_error(state, step) is not None:
+        yield f"steps[{place}]: holds what the model decided, and its last call failed"
     if step.answer is not None and not is_last:
         yield f"steps[{place}]: gave the answer, and the run went on"
 
 
+def _last_error(state: AgentState, step: StepRecord) -> CallError | None:
+    last = step.calls[-1] if step.calls else -1
+    return state.calls[last].error if 0 <= last < len(state.calls) else None
+
+
 def _may_lack_results(state: AgentState) -> bool:
-    return state.status in ("cancelled", "confirmation_required") or _is_harness(state.error)
-
-
-def _is_harness(error: CallError | None) -> bool:
-    return error is not None and error.fault == "harness"
-
-
-# -- how it ended -----------------------------------------------------------------------------------------------------
-
-
-def _ending(state: AgentState) -> Iterator[str]:
-    """The status is the one that the steps, the ledger and the clock lead to."""
-    answer = state.steps[-1].answer if state.steps else None
-    if state.status == "completed":
-        if answer is None or state.answer != answer or state.answer_is_partial:
-            yield "status: completed, and the last step gave no such answer"
-    elif answer is not None:
-        yield f"status: {state.status}, and the last step gave an answer"
-    elif state.answer is not None and not state.answer_is_partial:
-        yield f"answer: is not marked as partial, and the run is {state.status}"
-    if (state.status == "error") != (state.error is not None):
-        yield f"status: {state.status}, and error is {'set' if state.error else 'not set'}"
-    yield from _ENDINGS.get(state.status, _no_more)(state)
-
-
-def _no_more(state: AgentState) -> Iterator[str]:  # noqa: ARG001  the same shape as the others in _ENDINGS
-    yield from ()
-
-
-def _running(state: AgentState) -> Iterator[str]:  # noqa: ARG001  the same shape as the others in _ENDINGS
-    yield "status: running, and a trace is written when its run has ended"
-
-
-def _exhausted(state: AgentState) -> Iterator[str]:
-    """A run that says its calls or money are spent has spent them, unless it was the batch's cap that refused."""
-    if "(batch)" in state.status_reason:
-        return
-    cap, limits = state.status_reason.partition(":")[0], state.limits
-    if cap == "calls":
-        if limits.max_calls is None or state.calls_used < limits.max_calls:
-            yield f"status: budget_exhausted, and {state.calls_used} of {limits.max_calls} calls are used"
-    elif cap == "cost":
-        if limits.max_cost_microusd is None or _could_pay(state, limits.max_cost_microusd - state.cost_microusd):
-            yield "status: budget_exhausted, and the money left pays for a further call"
-    elif cap == "overshoot":
-        if not state.ledger or state.ledger[-1].settled_as != "overshoot":
-            yield "status: budget_exhausted by an overshoot, and the last call is none"
-    elif cap != "context":
-        yield "status: budget_exhausted, and status_reason does not name the cap that was reached"
-
-
-def _could_pay(state: AgentState, left: int) -> bool:
-    """Whether `left` micro-dollars pay for the call after the last, by a size of its prompt that it can't pass."""
-    prices = Prices(state.prices.prompt_microusd_per_1k, state.prices.completion_microusd_per_1k)
-    payable = prices.completion_tokens_for(left, _next_prompt_at_most(state))
-    return payable is None or payable >= min(MIN_COMPLETION_TOKENS, state.sampling.max_completion_tokens)
-
-
-def _next_prompt_at_most(state: AgentState) -> int:
-    if not state.ledger or not state.calls or not state.steps:
-        return len(state.task.encode("utf-8", "surrogatepass")) + 64 * WORDING_BYTES
-    last, call, step = state.ledger[-1], state.calls[-1], state.steps[-1]
-    texts = [call.raw, *step.faults, *(event.message for event in step.guards)]
-    texts += [f"{result.data}{result.error}" for result in step.results]
-    texts += [action.name for action in step.actions]
-    grown = sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
-    return last.prompt_tokens_bound + last.max_completion_tokens + grown + WORDING_BYTES + 2 * MESSAGE_ALLOWANCE
-
-
-def _looped(state: AgentState) -> Iterator[str]:
-    last = state.steps[-1].guards if state.steps else []
-    if state.replans <= MAX_REPLANS or not any(event.guard == "replan" for event in last):
-        yield f"status: loop_detected, and there are only {state.replans} replans, or none in the last step"
-
-
-def _timed_out(state: AgentState) -> Iterator[str]:
-    limit = state.limits.max_seconds
-    if "(batch)" not in state.status_reason and (limit is None or state.seconds + 2 * DEADLINE_SLACK < limit):
-        yield f"status: timeout after {state.seconds:g} s, and limits.max_seconds is {limit}"
-
-
-_ENDINGS = {
-    "running": _running,
-    "budget_exhausted": _exhausted,
-    "loop_detected": _looped,
-    "timeout": _timed_out,
-}
+    harness = state.error is not None and state.error.fault == "harness"
+    return harness or state.status in ("cancelled", "confirmation_required")
 
 
 def _verdict(state: AgentState) -> Iterator[str]:

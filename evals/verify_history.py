@@ -17,17 +17,26 @@ from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
 from agent.strategies.react import NO_REPLY
 
+# What servers write into every reply and never twice the same: Ollama's and /v1's time, /v1's id.
+_STAMPS = ('"created_at":', '"created":')
+
 
 @dataclass(frozen=True)
-class _Sent:
-    """A call that reached the server, with its whole prompt and the text of its reply (None: none could be read)."""
+class Rebuilt:
+    """A call with its whole prompt and the text of its reply (None: none could be read).
+
+    `before` is the last call before it that was sent: the prompt of one that was not sent leaves no mark.
+    """
 
     call: LLMCall
     entry: LedgerEntry
+    before: Rebuilt | None
     prompt: tuple[Message, ...]
+    raw: RawReply | None
     reply: str | None
 
     def as_previous(self) -> PreviousCall:
+        """What the bound of the call after it stands on."""
         counted = self.call.usage.prompt_tokens
         return PreviousCall(
             messages=self.prompt,
@@ -38,24 +47,39 @@ class _Sent:
         )
 
     def failed_at_server(self) -> bool:
+        """Whether no reply of the model came back."""
         return self.call.error is not None and self.call.error.fault == "server"
+
+
+def rebuild(state: AgentState) -> list[Rebuilt]:
+    """Every call that has a ledger entry, with what it sent. Impossible `carried` values are left to the checks."""
+    calls: list[Rebuilt] = []
+    before: Rebuilt | None = None
+    for call, entry in zip(state.calls, state.ledger, strict=False):
+        carried = before.prompt[: max(0, call.carried)] if before else ()
+        raw = _raw(call)
+        calls.append(Rebuilt(call, entry, before, (*carried, *call.appended), raw, _reply_text(raw)))
+        before = before if entry.settled_as == "refunded" else calls[-1]
+    return calls
 
 
 def history_faults(state: AgentState) -> Iterator[str]:
     """One line for each place where calls, replies and prompts contradict each other."""
-    before: _Sent | None = None
-    for place, (call, entry) in enumerate(zip(state.calls, state.ledger, strict=False)):
-        raw = _raw(call)
-        yield from _raw_faults(place, call, raw)
-        if call.carried < 0 or call.carried > (len(before.prompt) if before else 0):
-            yield f"calls[{place}]: carries {call.carried} messages of a prompt that has fewer"
+    stamps: set[str] = set()
+    last: Rebuilt | None = None
+    for place, rebuilt in enumerate(rebuild(state)):
+        yield from _raw_faults(place, rebuilt.call, rebuilt.raw)
+        if rebuilt.call.raw in stamps:
+            yield f"calls[{place}]: its raw reply, with the server's own stamp, is that of an earlier call"
+        if any(stamp in rebuilt.call.raw for stamp in _STAMPS):
+            stamps.add(rebuilt.call.raw)
+        if not 0 <= rebuilt.call.carried <= (len(rebuilt.before.prompt) if rebuilt.before else 0):
+            yield f"calls[{place}]: carries {rebuilt.call.carried} messages of a prompt that has fewer"
             return
-        prompt = (*(before.prompt[: call.carried] if before else ()), *call.appended)
-        yield from _continuation(place, call, before)
-        yield from _prompt_faults(state, place, call, prompt)
-        yield from _bound_faults(place, call, entry, prompt, before)
-        if entry.settled_as != "refunded":
-            before = _Sent(call, entry, prompt, _reply_text(raw))
+        yield from _continuation(place, rebuilt, last)
+        yield from _prompt_faults(state, place, rebuilt)
+        yield from _bound_faults(place, rebuilt)
+        last = rebuilt
 
 
 def _raw(call: LLMCall) -> RawReply | None:
@@ -105,38 +129,40 @@ def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[s
 # -- a call and the one before it -------------------------------------------------------------------------------------
 
 
-def _continuation(place: int, call: LLMCall, before: _Sent | None) -> Iterator[str]:
+def _continuation(place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
     """A call opens the conversation, sends the same again, or goes on from the reply before it."""
-    roles = [message.role for message in call.appended]
-    if before is None:
+    call, roles = rebuilt.call, [message.role for message in rebuilt.call.appended]
+    if last is None:
         if roles != ["system", "user"] or call.attempt != 0:
             yield f"calls[{place}]: is the first, and its prompt is not one system and one user message"
     elif call.attempt > 0:
-        yield from _retry(place, call, before)
-    elif before.failed_at_server():
-        # Nothing came back, and the money is now too short for an action: the last message asks for an answer instead.
-        if call.step != before.call.step or call.carried != len(before.prompt) - 1 or roles != ["user"]:
+        yield from _retry(place, rebuilt, last)
+    elif last.failed_at_server():
+        # Nothing came back, and what is left no longer pays for an action: the last message asks for an answer instead.
+        never_sent, kept = last.entry.settled_as == "refunded", len(last.prompt) - 1
+        if never_sent or call.step != last.call.step or call.carried != kept or roles != ["user"]:
             yield f"calls[{place}]: does not go on from the failed call before it"
-    elif call.carried != len(before.prompt) or roles != ["assistant", "user"]:
+    elif call.carried != len(last.prompt) or roles != ["assistant", "user"]:
         yield f"calls[{place}]: does not go on from the call before it: the reply and one user message must be appended"
-    elif call.appended[0].content != (before.reply or NO_REPLY):
+    elif call.appended[0].content != (last.reply or NO_REPLY):
         yield f"calls[{place}]: appends another reply than the one that the call before it received"
 
 
-def _retry(place: int, call: LLMCall, before: _Sent) -> Iterator[str]:
-    error = before.call.error
-    if call.attempt != before.call.attempt + 1 or call.step != before.call.step:
+def _retry(place: int, rebuilt: Rebuilt, last: Rebuilt) -> Iterator[str]:
+    call, error = rebuilt.call, last.call.error
+    if call.attempt != last.call.attempt + 1 or call.step != last.call.step:
         yield f"calls[{place}]: attempt {call.attempt} of step {call.step} does not follow the call before it"
     if error is None or error.fault != "server" or not error.retry:
         yield f"calls[{place}]: is a retry, and the call before it has no error that may heal"
-    if call.carried != len(before.prompt) or call.appended:
+    if rebuilt.prompt != last.prompt:
         yield f"calls[{place}]: is a retry, and its prompt is not the one before"
 
 
 # -- a prompt and the ledger ------------------------------------------------------------------------------------------
 
 
-def _prompt_faults(state: AgentState, place: int, call: LLMCall, prompt: tuple[Message, ...]) -> Iterator[str]:
+def _prompt_faults(state: AgentState, place: int, rebuilt: Rebuilt) -> Iterator[str]:
+    prompt = rebuilt.prompt
     if not prompt:
         yield f"calls[{place}]: has an empty prompt"
         return
@@ -144,7 +170,7 @@ def _prompt_faults(state: AgentState, place: int, call: LLMCall, prompt: tuple[M
         yield "system_prompt_hash: is not that of the first message"
     if place == 0 and state.task not in prompt[-1].content:
         yield "task: does not stand in the first prompt"
-    if call.attempt > 0:
+    if rebuilt.call.attempt > 0:
         return  # the message was written before the first attempt, and is sent again as it was
     told = parse_budget_line(prompt[-1].content)
     if told is None:
@@ -172,10 +198,9 @@ def _words(left: BudgetLeft) -> str:
     )
 
 
-def _bound_faults(
-    place: int, call: LLMCall, entry: LedgerEntry, prompt: tuple[Message, ...], before: _Sent | None
-) -> Iterator[str]:
+def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
     """A bound that rests on what the trace holds is worked out again. Tool schemas are not in it, only their hash."""
+    call, entry, before, prompt = rebuilt.call, rebuilt.entry, rebuilt.before, rebuilt.prompt
     if entry.bound_kind == "grown":
         grown = grown_bound(prompt, before.as_previous(), call.tools_hash) if before else None
         expected = grown.tokens if grown else None
