@@ -21,8 +21,8 @@ INTERRUPTED = 130
 LOG_NAME = "shoestring.log"
 
 
-def exit_code(command: Callable[[], int], log_folder: Callable[[], Path]) -> int:
-    """Run a command to its exit code. Only a bug of ours leaves a traceback, in the log of `log_folder`."""
+def exit_code(command: Callable[[], int]) -> int:
+    """Run a command to its exit code. Only a bug of ours leaves a traceback, in the log of the traces folder."""
     try:
         return command()
     except UsageError as error:
@@ -37,7 +37,7 @@ def exit_code(command: Callable[[], int], log_folder: Callable[[], Path]) -> int
     except BrokenPipeError:
         return _reader_gone()
     except Exception as error:  # noqa: BLE001  # the outermost frame: the bug is logged whole and reported
-        return _report_bug(error, log_folder)
+        return _report_bug(error)
 
 
 def say(message: str) -> None:
@@ -60,10 +60,10 @@ def _reader_gone() -> int:
     return OK
 
 
-def _report_bug(error: Exception, log_folder: Callable[[], Path]) -> int:
+def _report_bug(error: Exception) -> int:
     summary = f"this is a bug of Shoestring ({type(error).__name__}: {error})"
     trail = "".join(traceback.format_exception(error))
-    path = log_folder() / LOG_NAME
+    path = _log_folder() / LOG_NAME
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as log:
@@ -74,3 +74,13 @@ def _report_bug(error: Exception, log_folder: Callable[[], Path]) -> int:
         return BUG
     say(f"{summary}; its traceback is in {path}")
     return BUG
+
+
+def _log_folder() -> Path:
+    """TRACES_DIR, or its default where the settings themselves are what is wrong."""
+    from agent.config import load_settings  # noqa: PLC0415  # pydantic: only a bug needs it here
+
+    try:
+        return load_settings().traces_dir
+    except UsageError:
+        return Path("traces")

@@ -6,15 +6,20 @@ Everything a model wrote is shown whole, as inert text; in Markdown it stands in
 from __future__ import annotations
 
 import re
+import sys
+from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
 from agent.state import AgentState, LLMCall, StepRecord
 from cli.escape import inert
-from cli.terminal import describe_end, describe_run, meter, print_labelled, show_call, show_result, usd
+from cli.outcome import OK
+from cli.terminal import describe_end, describe_run, make_console, meter, print_labelled, show_call, show_result, usd
+from evals.traces import load
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,20 @@ class Section:
 
     title: str
     entries: list[Entry]
+
+
+def show(args: Namespace) -> int:
+    """main.py show TRACE.
+
+    Raises:
+        UsageError: the trace cannot be read.
+    """
+    state = load(Path(args.trace))
+    if args.md:
+        sys.stdout.write(render_markdown(state))
+    else:
+        render_terminal(state, make_console(sys.stdout, color=not args.no_color))
+    return OK
 
 
 def sections(state: AgentState) -> list[Section]:

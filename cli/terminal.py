@@ -79,11 +79,10 @@ class TerminalReporter(SilentReporter):
         self._line("budget", meter(state), "dim")
 
     def think(self, step: StepRecord) -> None:
-        """The model's own look at its progress, and its thought."""
-        if step.progress_check:
-            self._line("THINK", f"({step.progress_check})")
-        if step.thought:
-            self._line("THINK", step.thought)
+        """The model's own word on its progress, and its thought."""
+        progress = f"({step.progress_check}) " if step.progress_check else ""
+        if progress or step.thought:
+            self._line("THINK", progress + step.thought)
 
     def act(self, call: ToolCall) -> None:
         """The tool call that is about to run."""

@@ -1,0 +1,164 @@
+"""main.py doctor: what a run needs, a line each, and the command that mends what is missing."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.config import Settings
+from agent.errors import BackendError, UsageError
+from agent.llm.backends.ollama import OllamaBackend
+from agent.llm.backends.openai import OpenAIBackend
+from agent.tools.base import ToolError
+from agent.tools.web_search import search_live
+from cli.compose import embedded_file, ollama, openai, settings_of, why_not
+from cli.escape import inert_line
+from cli.outcome import INVALID, OK
+from cli.terminal import make_console, print_labelled
+
+OLDEST_PYTHON = (3, 11)
+PROBE = "boiling point of water"
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at. `mend` is the command that helps where it is missing.
+
+    `optional`: a run can do without it.
+    """
+
+    name: str
+    is_ok: bool
+    detail: str
+    mend: str = ""
+    optional: bool = False
+
+
+def doctor(args: Namespace) -> int:
+    """Check everything; exit 3 where something that a run needs is missing.
+
+    Raises:
+        UsageError: a setting that cannot be.
+    """
+    settings, _ = settings_of(args)
+    console = make_console(sys.stdout, color=not args.no_color)
+    found: list[Check] = []
+    for check in checks(settings):
+        found.append(check)
+        print_labelled(console, "ok" if check.is_ok else "missing", inert_line(described(check)))
+    return INVALID if any(not check.is_ok and not check.optional for check in found) else OK
+
+
+def described(check: Check) -> str:
+    """A check in one line, without its verdict."""
+    name = f"{check.name} (optional)" if check.optional and not check.is_ok else check.name
+    return f"{name}: {check.detail}" + (f"; to mend it: {check.mend}" if check.mend else "")
+
+
+def checks(settings: Settings) -> Iterator[Check]:
+    """Every check, one after the other: some wait for a server."""
+    yield check_python(sys.version_info[:2])
+    yield from check_backend(settings)
+    yield check_search(settings)
+    yield check_folder("traces", settings.traces_dir)
+    yield check_folder("report", Path())
+
+
+def check_python(version: tuple[int, int]) -> Check:
+    """The interpreter that runs this."""
+    shown = ".".join(map(str, version))
+    if version >= OLDEST_PYTHON:
+        return Check("python", True, shown)
+    return Check("python", False, f"{shown} is too old", "install Python 3.11 or newer, then: make distclean setup")
+
+
+def check_backend(settings: Settings) -> Iterator[Check]:
+    """The server that the settings name, its model and window; the embedded model, which `auto` falls back on."""
+    if settings.llm_backend == "scripted":
+        yield Check("backend", True, "scripted: replies come from a file, no model is asked")
+    elif settings.llm_backend == "openai":
+        yield from _openai(settings)
+    elif settings.llm_backend == "embedded":
+        yield _embedded(settings, needed=True)
+    else:
+        yield from _ollama(settings)
+
+
+def _ollama(settings: Settings) -> Iterator[Check]:
+    server, is_auto = ollama(settings), settings.llm_backend == "auto"
+    refusal = why_not(server)
+    if refusal is None:
+        yield Check("backend", True, f"Ollama {server.version() or ''} at {server.url}")
+        yield from _model(settings, server, f"ollama pull {server.model}")
+        yield _embedded(settings, needed=False)
+    else:
+        yield Check("backend", False, refusal, "ollama serve (or set OLLAMA_HOST)", optional=is_auto)
+        yield _embedded(settings, needed=is_auto)
+
+
+def _openai(settings: Settings) -> Iterator[Check]:
+    try:
+        server = openai(settings)
+    except UsageError as error:
+        yield Check("backend", False, str(error), "set LLM_BASE_URL, for example to http://127.0.0.1:8080/v1")
+        return
+    try:
+        server.models()
+    except BackendError as error:
+        yield Check("backend", False, f"{server.url}: {error}", "start that server, or mend LLM_BASE_URL")
+        return
+    yield Check("backend", True, f"a /v1 server at {server.url}")
+    yield from _model(settings, server, "set LLM_MODEL (main.py models lists what there is)")
+
+
+def _model(settings: Settings, server: OllamaBackend | OpenAIBackend, mend: str) -> Iterator[Check]:
+    try:
+        model = server.describe()
+    except BackendError as error:
+        yield Check("model", False, str(error), mend)
+        return
+    yield Check("model", True, " ".join(filter(None, (model.name, model.parameters, model.quantization))))
+    yield check_window(settings.num_ctx, model.context_window)
+
+
+def check_window(asked: int, trained: int | None) -> Check:
+    """Whether the model was trained for the window that is asked for."""
+    if trained is None:
+        return Check("window", True, f"{asked:,} tokens asked for; the server does not tell the model's own")
+    if asked <= trained:
+        return Check("window", True, f"{asked:,} tokens asked for, of {trained:,}")
+    return Check("window", False, f"{asked:,} tokens asked for, of {trained:,} the model has", f"NUM_CTX={trained}")
+
+
+def _embedded(settings: Settings, *, needed: bool) -> Check:
+    try:
+        path = embedded_file(settings)
+    except UsageError as error:
+        return Check("embedded", False if needed else "optional", str(error), "make setup")
+    return Check("embedded", True, str(path))
+
+
+def check_search(settings: Settings) -> Check:
+    """One live search, unless only corpora are searched."""
+    if settings.search_provider == "corpus":
+        return Check("search", True, "only the corpora that cases name")
+    try:
+        hits = search_live(PROBE)
+    except ToolError as error:
+        mend = "connect to the internet; cases with a corpus need none"
+        return Check("search", False, inert_line(str(error), 120), mend, optional=True)
+    return Check("search", True, f"ddgs gave {len(hits)} results")
+
+
+def check_folder(name: str, folder: Path) -> Check:
+    """Whether files can be made in a folder, or the folder itself in the nearest one above it that is there."""
+    there = folder.absolute()
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if there.is_dir() and os.access(there, os.W_OK | os.X_OK):
+        return Check(name, True, f"{folder.absolute()} is writable")
+    return Check(name, False, f"{folder.absolute()} is not writable", f"chmod u+wx {there}, or set TRACES_DIR")

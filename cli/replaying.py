@@ -1,0 +1,29 @@
+"""main.py replay: a trace run again, its recorded replies in place of the model."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from cli.escape import inert
+from cli.outcome import FAILED, OK
+from cli.terminal import TerminalReporter, make_console, print_labelled
+from evals.replay import replay as replay_trace
+from evals.traces import load
+
+
+def replay(args: Namespace) -> int:
+    """Replay a trace and say what is the first step that differs, if one does.
+
+    Raises:
+        UsageError: the trace cannot be read.
+    """
+    trace = load(Path(args.trace))
+    console = make_console(sys.stdout, color=not args.no_color)
+    replayed = replay_trace(trace, live_tools=args.live_tools, reporter=TerminalReporter(console))
+    if replayed.difference is None:
+        print_labelled(console, "replay", f"nothing differs in {len(replayed.state.steps)} steps")
+        return OK
+    print_labelled(console, "DIFFERS", inert(replayed.difference))
+    return FAILED

@@ -1,0 +1,85 @@
+"""main.py report and verify: what traces say, and whether they keep their promises."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from evals.report import render_report
+
+from agent.config import load_settings
+from agent.errors import UsageError
+from cli.escape import inert
+from cli.outcome import FAILED, OK
+from evals.traces import load_all
+from evals.verify import verify_paths
+
+
+def report(args: Namespace) -> int:
+    """Write the report of one batch from its traces.
+
+    Raises:
+        UsageError: there are no such traces, or the report cannot be written.
+    """
+    folder = Path(args.dir) if args.dir else load_settings().traces_dir
+    if args.out == "-":
+        sys.stdout.write(_rendered(folder, args.batch))
+    else:
+        check_writable(Path(args.out))
+        write_report(folder, args.batch, Path(args.out))
+        print(f"wrote {inert(args.out)}")
+    return OK
+
+
+def verify(args: Namespace) -> int:
+    """Check traces; a line for each, and one for each promise that was broken.
+
+    Raises:
+        UsageError: a path is not there, or no trace is.
+    """
+    checked = verify_paths([Path(path) for path in args.path])
+    for trace in checked:
+        print(f"{'BROKEN' if trace.faults else 'ok':<7} {inert(str(trace.path))}")
+        for fault in trace.faults:
+            print(f"        {inert(fault)}")
+    broken = sum(bool(trace.faults) for trace in checked)
+    print(f"{len(checked)} traces: {len(checked) - broken} ok, {broken} broken")
+    return FAILED if broken else OK
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a report that could not be written before anything is spent on its runs.
+
+    Raises:
+        UsageError: its folder is not there or not writable, or it is a folder itself.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path}: is a folder; name a file for the report")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it first")
+    if not os.access(path.parent, os.W_OK):
+        raise UsageError(f"{path}: its folder is not writable; name another with --report")
+
+
+def write_report(folder: Path, batch: str | None, path: Path) -> None:
+    """The report, whole or not at all.
+
+    Raises:
+        UsageError: a trace cannot be read, or the file cannot be written.
+    """
+    data = _rendered(folder, batch).encode("utf-8")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        temporary.write_bytes(data)
+        temporary.replace(path)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written ({error.strerror}); name another file") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _rendered(folder: Path, batch: str | None) -> str:
+    return render_report(load_all(folder, batch))

@@ -1,0 +1,173 @@
+"""run_tests.py, and main.py --all-tests: suites to runs, traces, a report and an exit code."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from argparse import Namespace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from agent.budget import BudgetEnforcer, Limits
+from agent.config import Settings, microusd
+from agent.errors import UsageError
+from cli.board import Board
+from cli.compose import ROOT, backends, git_commit, settings_of
+from cli.escape import inert_line
+from cli.log import keep_log
+from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
+from cli.reporting import check_writable, write_report
+from cli.terminal import make_console, usd
+from evals.cases import load_suite
+from evals.plan import Plan, plan_suite
+from evals.runner import Finished, Runner
+from evals.store import TraceStore
+
+SUITES = ROOT / "suites"
+SHOWN_IDS = 40
+
+
+def named_suites(args: Namespace) -> int:
+    """run_tests.py [SUITE ...].
+
+    Raises:
+        UsageError, BackendError, StoreError: nothing was run, or what was run cannot be kept.
+    """
+    paths = [Path(name) for name in args.suite] or [SUITES / "core.yaml"]
+    return run_suites(paths, args)
+
+
+def all_suites(args: Namespace) -> int:
+    """main.py --all-tests: every suite of the checkout.
+
+    Raises:
+        UsageError: beside --all-tests stands a task or --json, or there is no suite; else as `named_suites`.
+    """
+    if args.task is not None or args.json:
+        raise UsageError("--all-tests runs whole suites: it takes no task and prints no single object; leave them out")
+    paths = sorted(SUITES.glob("*.yaml"))
+    if not paths:
+        raise UsageError(f"{SUITES}: holds no suite (*.yaml); name one: run_tests.py SUITE")
+    defaults = {"only": None, "jobs": 1, "epochs": None, "report": "test_results.md", "max_batch_cost": None}
+    return run_suites(paths, Namespace(**(defaults | vars(args))))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """One command's runs, with all that was decided before the first of them."""
+
+    id: str
+    settings: Settings
+    plans: Sequence[Plan]
+    jobs: int
+    report: Path
+
+
+def run_suites(paths: Sequence[Path], args: Namespace) -> int:
+    """Plan everything, run it, write the report; nothing runs before all of the input is right.
+
+    Raises:
+        UsageError, BackendError, StoreError: nothing was run, or what was run cannot be kept.
+    """
+    settings, flags = settings_of(args)
+    plans = [p for path in paths for p in plan_suite(settings, load_suite(path), epochs=args.epochs, flags=flags)]
+    batch = Batch(_batch_id(), settings, chosen(plans, args.only), args.jobs, Path(args.report))
+    check_writable(batch.report)
+    keep_log(settings.traces_dir)
+    board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
+    interrupted = _run(batch, board)
+    write_report(settings.traces_dir, batch.id, batch.report)
+    _tell_end(batch, board)
+    return _exit_code(board, interrupted=interrupted)
+
+
+def chosen(plans: Sequence[Plan], patterns: Sequence[str] | None) -> list[Plan]:
+    """The plans whose case id one of the patterns names; all of them without a pattern.
+
+    Raises:
+        UsageError: a pattern that names none; the ids that there are follow.
+    """
+    if not patterns:
+        return list(plans)
+    ids = list(dict.fromkeys(plan.case.id for plan in plans if plan.case))
+    for pattern in patterns:
+        if not any(_names(pattern, case_id) for case_id in ids):
+            more = f" and {len(ids) - SHOWN_IDS} more" if len(ids) > SHOWN_IDS else ""
+            listed = ", ".join(ids[:SHOWN_IDS])
+            raise UsageError(f"--only {inert_line(pattern, 60)!r} names no case; there are: {listed}{more}")
+    return [plan for plan in plans if plan.case and any(_names(pattern, plan.case.id) for pattern in patterns)]
+
+
+def _names(pattern: str, case_id: str) -> bool:
+    return pattern == case_id or fnmatchcase(case_id, pattern)
+
+
+def _run(batch: Batch, board: Board) -> bool:
+    """All runs of the batch; whether a person stopped it."""
+    settings = batch.settings
+    with (
+        TraceStore(settings.traces_dir) as store,
+        backends(settings, batch.plans, board.tell) as backend_for,
+        store.begin_batch(batch.id),
+    ):
+        runner = Runner(
+            store=store,
+            backend_for=backend_for,
+            call_timeout_seconds=settings.call_timeout_seconds,
+            search_provider=settings.search_provider,
+            batch_id=batch.id,
+            batch=_purse(settings),
+            git_commit=git_commit(),
+        )
+        with board.live():
+            try:
+                for finished in _until_stopped(runner, batch, board):
+                    board.finished(finished)
+            except KeyboardInterrupt:
+                runner.cancelled.set()
+        return runner.cancelled.is_set()
+
+
+def _until_stopped(runner: Runner, batch: Batch, board: Board) -> Iterator[Finished]:
+    """Every finished run. One that a person stopped (the loop took the Ctrl-C) is the last to be started."""
+    for finished in runner.run_all(batch.plans, board.reporter, jobs=batch.jobs):
+        if finished.state.status == "cancelled":
+            runner.cancelled.set()
+        yield finished
+
+
+def _purse(settings: Settings) -> BudgetEnforcer | None:
+    """The cap on all the runs together, where there is one."""
+    if settings.max_batch_cost_usd is None:
+        return None
+    limits = Limits(max_cost_microusd=microusd(settings.max_batch_cost_usd))
+    return BudgetEnforcer(limits, settings.prices(), scope="batch")
+
+
+def _tell_end(batch: Batch, board: Board) -> None:
+    with TraceStore(batch.settings.traces_dir) as store:
+        calls, spent = store.spent(batch.id)
+    tally = board.tally
+    counts = f"{tally['pass']} passed, {tally['fail']} failed, {tally['invalid']} invalid"
+    ended = sum(tally.values())
+    of = f"{ended} runs" if ended == len(batch.plans) else f"{ended} of {len(batch.plans)} runs"
+    board.tell(
+        f"{of}: {counts}; {calls} calls, {usd(spent)}; traces in {batch.settings.traces_dir}/, report in {batch.report}"
+    )
+
+
+def _exit_code(board: Board, *, interrupted: bool) -> int:
+    if interrupted:
+        say("interrupted; the finished runs are kept")
+        return INTERRUPTED
+    if board.tally["invalid"]:
+        return INVALID
+    return FAILED if board.tally["fail"] else OK
+
+
+def _batch_id() -> str:
+    """When it began, and enough chance to tell apart two that began at once."""
+    return f"{datetime.now(UTC):%Y%m%dt%H%M%Sz}-{secrets.token_hex(3)}"

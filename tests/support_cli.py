@@ -1,0 +1,86 @@
+"""Runs the real scripts as a person would: a process of their own, an empty environment, a folder of their own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
+CALCULATE = {
+    "progress_check": "start",
+    "thought": "I multiply.",
+    "action": {"tool": "calculate_math", "args": {"expression": "6 * 7"}},
+    "final_answer": None,
+}
+
+
+def answer(text: str, thought: str = "I know it now.") -> dict[str, Any]:
+    """A reply of the react contract that finishes the run."""
+    return {"progress_check": "progress", "thought": thought, "action": None, "final_answer": text}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def line(self) -> str:
+        """The one line of stderr; fails where there is none, or a second one."""
+        lines = self.err.splitlines()
+        assert len(lines) == 1, self.err
+        return lines[0]
+
+
+@dataclass(frozen=True)
+class Desk:
+    """A working folder with nothing in it, where commands are typed."""
+
+    folder: Path
+
+    def environment(self, **settings: str) -> dict[str, str]:
+        """No more than a shell needs; whatever this machine sets is not seen."""
+        return {"PATH": "/usr/bin:/bin", "HOME": str(self.folder), "OLLAMA_HOST": NOBODY, **settings}
+
+    def command(self, script: str, *args: str) -> list[str]:
+        """The command line that runs a script of this checkout."""
+        return [sys.executable, str(ROOT / script), *args]
+
+    def run(self, script: str, *args: str, stdin: bytes = b"", **settings: str) -> Outcome:
+        """Run a script to its end."""
+        done = subprocess.run(
+            self.command(script, *args),
+            input=stdin,
+            capture_output=True,
+            cwd=self.folder,
+            env=self.environment(**settings),
+            timeout=60,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
+
+    def main(self, *args: str, stdin: bytes = b"", **settings: str) -> Outcome:
+        """`python main.py ...`"""
+        return self.run("main.py", *args, stdin=stdin, **settings)
+
+    def scripted(self, *args: str, replies: Any, **settings: str) -> Outcome:
+        """`python main.py ...` with these replies in place of a model."""
+        return self.main(*args, "--backend", "scripted", "--scripted", self.script(replies), **settings)
+
+    def script(self, replies: Any, name: str = "replies.json") -> str:
+        """A file of replies, as --scripted takes it."""
+        path = self.folder / name
+        path.write_text(json.dumps(replies), encoding="utf-8")
+        return str(path)
+
+    def traces(self, folder: str = "traces") -> list[Path]:
+        """The traces that stand in a folder."""
+        return sorted((self.folder / folder).glob("*.json"))
