@@ -10,6 +10,7 @@ Python's own syntax and one dependency fewer.)
 from __future__ import annotations
 
 import re
+import warnings
 from dataclasses import dataclass
 
 MAX_TEXT = 4_000  # characters of a text that are searched
@@ -97,8 +98,10 @@ def bounded_pattern(pattern: str) -> str:
     if len(pattern) > MAX_PATTERN:
         raise ValueError(f"a pattern may have {MAX_PATTERN} characters, not {len(pattern)}")
     try:
-        re.compile(pattern)
-    except (re.error, OverflowError, RecursionError) as error:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # Python warns where a set such as [a||b] may change its meaning
+            re.compile(pattern)
+    except (re.error, OverflowError, RecursionError, FutureWarning) as error:
         raise ValueError(f"not a regular expression: {error}") from None
     # Comments and verbose mode would need a second grammar here; back-references cost what cannot be counted.
     if re.search(r"\(\?#|\(\?[a-zA-Z-]*x|\(\?P=|\\[1-9]|\(\?\(", pattern):
