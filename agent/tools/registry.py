@@ -1,0 +1,245 @@
+"""The registry: from one declaration a tool come the prose, the native schema, the bounded schema, and validation."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from agent.errors import UsageError
+from agent.state import ToolCall, ToolResult, content_hash
+from agent.tools.base import Params, Tool, ToolContext, ToolError
+from agent.tools.calculate_math import CalculateMath
+from agent.tools.execute_code import ExecuteCode
+from agent.tools.json_schema import (
+    Schema,
+    bounded_schema,
+    native_schema,
+    parameter_words,
+    plain_schema,
+    type_words,
+    typed,
+)
+from agent.tools.web_search import WebSearch
+
+AnyTool = Tool[Any]
+
+TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {"core": (WebSearch, CalculateMath, ExecuteCode)}
+
+MAX_ACTIONS = 4
+_MAX_FAULTS_TOLD = 3
+_MAX_NAME_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class Derived:
+    """What one tool's declaration gives: all of it from `schema`, and nothing kept elsewhere."""
+
+    schema: Schema
+    native: Schema
+    action: Schema
+    prose: str
+
+
+@dataclass(frozen=True)
+class CheckedCall:
+    """A call that may be run: `call` has its arguments typed by the schema, `repairs` names those that had to be."""
+
+    tool: AnyTool
+    params: Params
+    call: ToolCall
+    repairs: tuple[str, ...] = ()
+
+
+class ToolRegistry:
+    """The tools of one run. The schemas it hands out are shared and must not be changed."""
+
+    def __init__(self, tools: Sequence[AnyTool], context: ToolContext):
+        self._tools = {tool.name: tool for tool in tools}
+        if len(self._tools) != len(tools):
+            raise ValueError(f"two tools share a name: {', '.join(tool.name for tool in tools)}")
+        self._context = context
+        self._derived = {tool.name: _derived(tool) for tool in tools}
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools' names in their order."""
+        return tuple(self._tools)
+
+    def prose(self) -> str:
+        """The tools in words, for a system message; the same text every time."""
+        return "\n".join(derived.prose for derived in self._derived.values())
+
+    def native_tools(self) -> list[Schema]:
+        """The tools as servers with native tool calling take them."""
+        return [derived.native for derived in self._derived.values()]
+
+    def action_schema(self) -> Schema:
+        """The bounded schema of one call, `{"tool": name, "args": {...}}`, for constrained decoding."""
+        return {"anyOf": [derived.action for derived in self._derived.values()]}
+
+    def actions_schema(self, max_items: int = MAX_ACTIONS) -> Schema:
+        """The bounded schema of a list of one to `max_items` calls."""
+        return {"type": "array", "items": self.action_schema(), "minItems": 1, "maxItems": max_items}
+
+    def hash(self) -> str:
+        """The hash of the native schemas: two runs with the same one offered their model the same tools."""
+        return content_hash(self.native_tools())
+
+    def validate(self, call: ToolCall) -> CheckedCall:
+        """The call with its arguments typed and checked against the declaration. Names are matched exactly.
+
+        Raises:
+            ToolError: unknown_tool or bad_args, with what to do instead.
+        """
+        tool = self._tools.get(call.name)
+        if tool is None:
+            raise ToolError("unknown_tool", self._unknown(call.name))
+        schema = self._derived[call.name].schema
+        arguments = typed(call.arguments, schema)
+        assert isinstance(arguments, dict)  # noqa: S101 an object schema gives a dict back; this tells mypy
+        repairs = tuple(f"coerced:{name}" for name, value in arguments.items() if value is not call.arguments[name])
+        try:
+            params: Params = tool.params.model_validate(arguments)
+        except ValidationError as error:
+            raise ToolError("bad_args", _explain(error, call.name, schema)) from None
+        return CheckedCall(tool, params, call.model_copy(update={"arguments": arguments}), repairs)
+
+    def execute(self, call: ToolCall) -> ToolResult:
+        """Validate and run. The model's and the world's faults come back as a failed result; our own bug is raised."""
+        try:
+            checked = self.validate(call)
+        except ToolError as error:
+            return ToolResult(success=False, error=str(error), error_type=error.error_type)
+        return self.run(checked)
+
+    def run(self, checked: CheckedCall) -> ToolResult:
+        """Run a validated call within its tool's time and size.
+
+        Raises:
+            UsageError: what the person set up for the tool (a corpus folder) cannot be used.
+        """
+        started = time.monotonic()
+        try:
+            text = self._call(checked)
+        except ToolError as error:
+            shown, cut = _cut(str(error), checked.tool.max_chars)
+            return ToolResult(
+                success=False,
+                error=shown,
+                error_type=error.error_type,
+                seconds=time.monotonic() - started,
+                truncated=cut,
+            )
+        shown, cut = _cut(text, checked.tool.max_chars)
+        return ToolResult(success=True, data=shown, seconds=time.monotonic() - started, truncated=cut)
+
+    def _call(self, checked: CheckedCall) -> str:
+        tool = checked.tool
+        if tool.self_timed:
+            return str(tool.run(checked.params, self._context))
+        return _within(tool, checked.params, self._context)
+
+    def _unknown(self, name: str) -> str:
+        near = difflib.get_close_matches(name[:_MAX_NAME_SHOWN], self.names, n=1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        return f"There is no tool {_shown(name)}.{hint} The tools are: {', '.join(self.names)}."
+
+
+def toolset(name: str) -> list[AnyTool]:
+    """The tools of a toolset, or of several joined by commas, each tool once.
+
+    Raises:
+        UsageError: no such toolset.
+    """
+    classes: dict[type[AnyTool], None] = {}
+    for part in name.split(","):
+        if part.strip() not in TOOLSETS:
+            raise UsageError(
+                f"no toolset {_shown(part.strip())}: use one of {', '.join(TOOLSETS)}, or several with commas"
+            )
+        classes.update(dict.fromkeys(TOOLSETS[part.strip()]))
+    return [tool_class() for tool_class in classes]
+
+
+def _derived(tool: AnyTool) -> Derived:
+    params: type[Params] = tool.params
+    return _derive(tool.name, tool.description, params)
+
+
+@functools.lru_cache(maxsize=256)
+def _derive(name: str, description: str, params: type[Params]) -> Derived:
+    schema = plain_schema(params)
+    lines = [f"- {name}: {description}"]
+    nodes = schema["properties"].values()
+    lines += [f"    {words}: {node['description']}" for words, node in zip(parameter_words(schema), nodes, strict=True)]
+    function = {"name": name, "description": description, "parameters": native_schema(schema)}
+    action = {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "args": bounded_schema(schema)},
+        "required": ["tool", "args"],
+        "additionalProperties": False,
+    }
+    return Derived(schema, {"type": "function", "function": function}, action, "\n".join(lines))
+
+
+def _within(tool: AnyTool, params: Params, context: ToolContext) -> str:
+    """Run the tool on a thread of its own. A late one is left behind: a thread cannot be killed, only not awaited."""
+    done: list[str] = []
+    raised: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            done.append(tool.run(params, context))
+        except BaseException as error:  # noqa: BLE001 carried over to the caller's thread and raised there
+            raised.append(error)
+
+    thread = threading.Thread(target=work, name=f"tool-{tool.name}", daemon=True)
+    thread.start()
+    thread.join(tool.timeout_seconds)
+    if raised:
+        raise raised[0]
+    if not done:
+        raise ToolError(
+            "timeout", f"{tool.name} gave nothing within {tool.timeout_seconds:g} seconds. Try another way."
+        )
+    return done[0]
+
+
+def _cut(text: str, limit: int) -> tuple[str, bool]:
+    """The text within the limit, its marker included, and whether something was left out."""
+    if len(text) <= limit:
+        return text, False
+    marker = f"\n[cut here: {len(text):,} characters in all]"
+    return text[: limit - len(marker)] + marker, True
+
+
+def _explain(error: ValidationError, name: str, schema: Schema) -> str:
+    """What is wrong with which argument, and what the tool takes. Values are not echoed: they are the model's."""
+    faults = error.errors(include_url=False, include_input=False, include_context=False)
+    told = [_fault(fault["type"], fault["loc"], fault["msg"], schema) for fault in faults[:_MAX_FAULTS_TOLD]]
+    takes = ", ".join(parameter_words(schema)) or "no arguments"
+    return f"{name}: {'; '.join(told)}. It takes: {takes}."
+
+
+def _fault(kind: str, location: tuple[int | str, ...], message: str, schema: Schema) -> str:
+    where = ".".join(str(part) for part in location)
+    if kind == "missing":
+        return f"argument {where} is missing"
+    if kind == "extra_forbidden":
+        return f"there is no argument {_shown(where)}"
+    due = schema["properties"].get(location[0]) if location else None
+    words = f" (it takes {type_words(due)})" if due and kind.endswith("_type") else ""
+    return f"argument {_shown(where)}: {message[:1].lower()}{message[1:]}{words}"
+
+
+def _shown(text: str) -> str:
+    """Hostile text, short and printable, for a message."""
+    clean = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[:_MAX_NAME_SHOWN])
+    return f"'{clean}'" + ("..." if len(text) > _MAX_NAME_SHOWN else "")
