@@ -16,6 +16,7 @@ from agent.llm.envelopes import decode, usage_of
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
 from agent.strategies.react import NO_REPLY
+from evals.replies import raw_reply, reply_text
 
 # What servers write into every reply and never twice the same: Ollama's and /v1's time, /v1's id.
 _STAMPS = ('"created_at":', '"created":')
@@ -57,8 +58,7 @@ def rebuild(state: AgentState) -> list[Rebuilt]:
     before: Rebuilt | None = None
     for call, entry in zip(state.calls, state.ledger, strict=False):
         carried = before.prompt[: max(0, call.carried)] if before else ()
-        raw = _raw(call)
-        calls.append(Rebuilt(call, entry, before, (*carried, *call.appended), raw, _reply_text(raw)))
+        calls.append(Rebuilt(call, entry, before, (*carried, *call.appended), raw_reply(call), reply_text(call)))
         before = before if entry.settled_as == "refunded" else calls[-1]
     return calls
 
@@ -80,19 +80,6 @@ def history_faults(state: AgentState) -> Iterator[str]:
         yield from _prompt_faults(state, place, rebuilt)
         yield from _bound_faults(place, rebuilt)
         last = rebuilt
-
-
-def _raw(call: LLMCall) -> RawReply | None:
-    if call.http_status is None:
-        return None
-    return RawReply(call.endpoint, call.http_status, call.content_type, call.raw, call.streamed, call.timing.total)
-
-
-def _reply_text(raw: RawReply | None) -> str | None:
-    try:
-        return None if raw is None else decode(raw).content
-    except (ModelError, BackendError):
-        return None
 
 
 # -- a call and its raw reply -----------------------------------------------------------------------------------------

@@ -1,0 +1,70 @@
+"""Hostile text made inert: what a model, a page or a file wrote can show, and do nothing else.
+
+Controls, and characters that reorder or hide others, are replaced by visible stand-ins, so that nothing vanishes
+unseen. In Markdown all such text stands in code, where nothing of it is markup, a link, an image or a mention.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+
+# The joiners shape letters in Persian and Indic scripts and hold emoji together; they reorder and hide nothing.
+_KEPT = frozenset("\n\t\u200c\u200d")
+# Cc: controls. Cf: bidi overrides, invisible and tag characters. Cs: lone surrogates, which no file can hold.
+# Zl, Zp: line breaks that line-based readers do not expect.
+_ACTIVE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+
+
+class _StandIns(dict[int, int | str]):
+    """For `str.translate`: what each code point becomes, worked out when it is first met."""
+
+    def __missing__(self, code: int) -> int | str:
+        shown: int | str = code
+        if chr(code) not in _KEPT and unicodedata.category(chr(code)) in _ACTIVE:
+            shown = 0x2400 + code if code < 0x20 else f"<U+{code:04X}>"
+        self[code] = shown
+        return shown
+
+
+_STAND_INS = _StandIns()
+
+
+def inert(text: str) -> str:
+    """`text` with every control, bidi, invisible and unencodable character shown; newlines and tabs stay."""
+    return text.replace("\r\n", "\n").translate(_STAND_INS)
+
+
+def one_line(text: str, limit: int) -> str:
+    """`inert` on one line of at most about `limit` characters; what is cut is said."""
+    return clip(" ".join(inert(clip(text, 4 * limit)).split()), limit)
+
+
+def clip(text: str, limit: int) -> str:
+    """The first `limit` characters, and how many more there were."""
+    return text if len(text) <= limit else f"{text[:limit].rstrip()} ... ({len(text) - limit:,} more characters)"
+
+
+def code_span(text: str, limit: int = 80) -> str:
+    """One line as Markdown code that the text cannot end; fit for a table cell, where a pipe would end it."""
+    shown = one_line(text, limit).replace("|", "\u00a6") or "(empty)"
+    fence = "`" * (_longest_run(shown) + 1)
+    pad = " " if "`" in (shown[0], shown[-1]) else ""
+    return f"{fence}{pad}{shown}{pad}{fence}"
+
+
+def code_block(text: str) -> str:
+    """Lines as a fenced block that the text cannot close."""
+    shown = inert(text)
+    fence = "`" * max(3, _longest_run(shown) + 1)
+    return f"{fence}text\n{shown}\n{fence}"
+
+
+def html_code(text: str, limit: int = 80) -> str:
+    """One line as code where HTML is expected."""
+    return f"<code>{html.escape(one_line(text, limit)) or '(empty)'}</code>"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)
