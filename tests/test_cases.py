@@ -1,0 +1,337 @@
+"""A suite with a mistake is refused in one line that names the file, the line, and the way to mend it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.errors import UsageError
+from evals.cases import CaseLimits, case_hash, load_suite
+from evals.suite_yaml import MAX_BYTES
+from tests.support_suites import write_suite
+
+GOOD = """\
+cases:
+- id: first
+  task: Add two and two.
+  asserts:
+  - {type: answer_number, value: 4}
+"""
+
+
+def with_field(line: str) -> str:
+    """The good suite with one more line, which is its line 3."""
+    return GOOD.replace("  task:", f"  {line}\n  task:")
+
+
+def with_assert(fields: str) -> str:
+    """The good suite with another assert, on its line 5."""
+    return GOOD.replace("{type: answer_number, value: 4}", fields)
+
+
+def refused(folder: Path, text: str | bytes) -> str:
+    """What is said of a suite, without its path."""
+    path = write_suite(folder, text)
+    with pytest.raises(UsageError) as caught:
+        load_suite(path)
+    message = str(caught.value)
+    assert message.startswith((f"{path}:", f"{path} "))
+    assert message.isprintable(), "one line, and nothing that a terminal would obey"
+    assert len(message) < 600
+    return message.removeprefix(f"{path}:").removeprefix(f"{path} ")
+
+
+def test_a_case_takes_every_field(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("# A\n\nText.\n")
+    fields = (
+        "strategy: react\n  toolset: core\n  tools: [calculate_math]\n  corpus: docs\n  epochs: 3\n  tags: [x, y]\n"
+        "  evidence: false\n  weight: 2\n"
+        "  limits: {max_calls: 4, max_cost_usd: 0.1, max_seconds: 9.5, max_completion_tokens: 99}"
+    )
+    suite = load_suite(write_suite(tmp_path, with_field(fields)))
+    (case,) = suite.cases
+    assert suite.name == "suite"
+    assert (case.id, case.task, case.strategy, case.toolset) == ("first", "Add two and two.", "react", "core")
+    assert (case.tools, case.epochs, case.tags, case.evidence) == (["calculate_math"], 3, ["x", "y"], False)
+    assert (case.corpus, case.weight) == ((tmp_path / "docs").resolve(), 2)
+    assert case.limits == CaseLimits(max_calls=4, max_cost_usd=0.1, max_seconds=9.5, max_completion_tokens=99)
+    assert case.limits.max_cost_microusd == 100_000
+
+
+def test_what_is_left_out_is_left_to_the_settings(tmp_path: Path) -> None:
+    (case,) = load_suite(write_suite(tmp_path, GOOD)).cases
+    assert (case.strategy, case.toolset, case.tools, case.corpus, case.evidence) == (None,) * 5
+    assert (case.limits, case.epochs, case.tags, case.weight) == (CaseLimits(), 1, [], 1)
+    assert case.limits.max_cost_microusd is None
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (GOOD.replace("task", "taks"), "3: unknown field 'taks' in case 'first'; did you mean 'task'?"),
+        (GOOD.replace("cases", "case"), "1: unknown field 'case'; a suite has one: 'cases'"),
+        (with_field("xyzzy: 1"), "3: unknown field 'xyzzy' in case 'first'; known: id, task, strategy"),
+        (with_field("limits: {max_call: 1}"), "3: unknown field 'max_call' in case 'first'; did you mean 'max_calls'?"),
+        (GOOD.replace("  task: Add two and two.\n", ""), "2: case 'first' lacks the field 'task'"),
+        (GOOD.replace("id: first", "tags: []"), "2: case number 1 lacks the field 'id'"),
+        (GOOD.replace("Add two and two.", ""), "3: 'task' in case 'first': needs a text, not nothing"),
+        (GOOD.replace("Add two and two.", '"  "'), "3: 'task' in case 'first': needs a text that is not blank"),
+        (GOOD.replace("Add two and two.", "42"), "3: 'task' in case 'first': needs a text, not 42: put it in quotes"),
+        (GOOD.replace("Add two and two.", "x" * 200_001), "may have at most 200000 characters"),
+        (GOOD + GOOD.removeprefix("cases:\n"), "6: the id 'first' is used before, on line 2; ids must differ"),
+        (with_field("id: second"), "3: the key 'id' stands here twice (first on line 2); keep one"),
+        (with_field("turns: [a]"), "3: the field 'turns' in case 'first' is not supported yet; remove it"),
+        (with_field("workspace: {}"), "3: the field 'workspace' in case 'first' is not supported yet"),
+        (with_field("now: x"), "3: the field 'now' in case 'first' is not supported yet"),
+        (with_field("approve: x"), "3: the field 'approve' in case 'first' is not supported yet"),
+        ("", "1: the file is empty"),
+        ("# nothing\n", "1: the file is empty"),
+        ("cases: []", "1: 'cases:' needs a list of at least one case"),
+        ("cases: x", "1: 'cases:' needs a list of at least one case"),
+        ("[1]", "1: a suite is a mapping that starts with 'cases:'"),
+        ("cases: [x]", "1: case number 1: needs a mapping"),
+        (
+            GOOD.replace("\n  - {type: answer_number, value: 4}", " []"),
+            "4: 'asserts' in case 'first': needs at least 1 item",
+        ),
+    ],
+)
+def test_a_mistake_in_a_case(tmp_path: Path, text: str, said: str) -> None:
+    assert said in refused(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ("{type: answer_contain, value: a}", "unknown assert type 'answer_contain' in case 'first'; did you mean"),
+        ("{type: zzz}", "unknown assert type 'zzz' in case 'first'; known: answer_equals, answer_contains"),
+        ("{value: a}", "an assert of case 'first' lacks its 'type'; known: answer_equals"),
+        ("{type: answer_contains}", "the assert answer_contains of case 'first' lacks the field 'value'"),
+        ("{type: answer_number, valeu: 1}", "unknown field 'valeu' in case 'first'; did you mean 'value'?"),
+        ("{type: answer_contains, value: true}", "'value' in case 'first': needs a text, not true: put it in quotes"),
+        ("{type: answer_contains, value: 12}", "'value' in case 'first': needs a text, not 12: put it in quotes"),
+        ("{type: answer_contains, value: [a, 1]}", "needs a text, not 1"),
+        ("{type: answer_contains, value: no}", 'no could be a word or a yes/no: write "no" in quotes'),
+        ("{type: answer_number, value: '4'}", "needs a number, not '4'"),
+        ("{type: answer_number, value: 1_000}", "needs a number, not '1_000'"),
+        ("{type: answer_number, value: true}", "needs a number, not True"),
+        ("{type: answer_number, value: .nan}", ".nan is not a number that anything can be held against"),
+        ("{type: answer_number, value: -.inf}", "-.inf is not a number"),
+        ("{type: answer_number, value: 1e999}", "1e999 is too large for a number"),
+        ("{type: answer_number, value: 1, tolerance: -1}", "'tolerance' in case 'first': must be at least 0"),
+        ("{type: answer_regex, value: '(a+)+'}", "it may backtrack too long"),
+        ("{type: answer_regex, value: '(a'}", "not a regular expression"),
+        ("{type: status, value: done}", "must be 'completed', 'budget_exhausted'"),
+        ("{type: max_calls, value: 2.5}", "needs a whole number"),
+        ("{type: tool_called, value: t, args: {q: {contain: a}}}", "unknown field 'contain'"),
+        ("{type: tool_called, value: t, args: {q: {}}}", "'q' in case 'first': needs one of equals, contains"),
+        ("{type: tool_result, tool: t, value: [1]}", "'value' in case 'first': needs a number, not [1]"),
+        ("{type: any_of, value: [{type: statu, value: a}]}", "unknown assert type 'statu'"),
+        ("{type: any_of, value: []}", "needs at least 1 item"),
+        ("5", "'asserts' in case 'first': needs a mapping"),
+    ],
+)
+def test_a_mistake_in_an_assert(tmp_path: Path, fields: str, said: str) -> None:
+    message = refused(tmp_path, with_assert(fields))
+    assert message.startswith("5: ")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "{type: max_calls, value: 3}",
+        "{type: tool_not_called, value: t}",
+        "{type: any_of, value: [{type: answer_contains, value: a}, {type: status, value: budget_exhausted}]}",
+    ],
+)
+def test_asserts_that_an_empty_run_would_pass_are_refused(tmp_path: Path, fields: str) -> None:
+    assert "2: case 'first': its asserts would pass on an empty run" in refused(tmp_path, with_assert(fields))
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("epochs: 0", "must be at least 1"),
+        ("epochs: 101", "must be at most 100"),
+        ("epochs: 1.5", "needs a whole number"),
+        ("weight: 0", "must be above 0"),
+        ("evidence: 'no'", "needs true or false"),
+        ("tags: x", "needs a list"),
+        ("tools: []", "needs at least 1 item"),
+        ("strategy: 5", "needs a text, not 5"),
+        ("limits: {max_calls: 0}", "'max_calls' in case 'first': must be above 0"),
+        ("limits: {max_calls: -1}", "must be above 0"),
+        ("limits: {max_calls: true}", "needs a whole number"),
+        ("limits: {max_cost_usd: 0}", "must be at least"),
+        ("limits: {max_cost_usd: -0.1}", "must be at least"),
+        ("limits: {max_cost_usd: 0.0000001}", "must be at least"),
+        ("limits: {max_seconds: 0}", "must be above 0"),
+        ("limits: {max_seconds: .inf}", "is not a number"),
+        ("limits: {max_completion_tokens: 1e3}", "needs a whole number"),
+    ],
+)
+def test_a_value_out_of_bounds(tmp_path: Path, line: str, said: str) -> None:
+    message = refused(tmp_path, with_field(line))
+    assert message.startswith("3: ")
+    assert said in message
+
+
+@pytest.mark.parametrize(
+    "id_", ['"a\\tb"', '"a\\nb"', '" a"', '""', "x" * 201, '"a\\u202eb"', "12", '"\\e[31m"', '"a\\u200bb"']
+)
+def test_an_id_that_cannot_be_shown_is_refused(tmp_path: Path, id_: str) -> None:
+    assert refused(tmp_path, GOOD.replace("first", id_)).startswith("2: ")
+
+
+def test_an_id_is_free_text_and_never_a_path(tmp_path: Path) -> None:
+    (case,) = load_suite(write_suite(tmp_path, GOOD.replace("first", "'../../etc/passwd: é'"))).cases
+    assert case.id == "../../etc/passwd: é"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("cases:\n\t- id: a", "2: not valid YAML: found character that cannot start any token; indent with spaces"),
+        ("cases:\n- id: a\n  task: b: c\n", "3: not valid YAML: mapping values are not allowed"),
+        ("cases: [", "not valid YAML"),
+        ('a: "b', "not valid YAML"),
+        ("--- a\n--- b\n", "2: not valid YAML: but found another document"),
+        ("a: &x 1\nb: *x\n", "1: anchors and aliases (& and *) are not used in suites"),
+        ("a: *x\n", "1: anchors and aliases"),
+        ("a: !!python/object/apply:os.system [id]\n", "1: tags ('tag:yaml.org,2002:python"),
+        ("<<: {a: 1}\n", "1: unknown field '<<'"),
+        ("? [a]\n: b\n", "1: a key must be a plain word"),
+        ("[" * 50, "nested deeper than 20 levels"),
+        ("a: " + "{a: " * 5000, "nest"),
+        ("- a\n" * 100_001, "more than 100000 values; split the suite"),
+        (b"cases:\n- id: \xff\n", "2: not UTF-8; save the file as UTF-8"),
+        ("cases:\n- id: \x07\n", "2: a control character ('\\x07') is not allowed"),
+        ('cases:\n- id: "\\x1b[2J"\n', "2: a control character ('\\x1b') is not allowed"),
+        ('cases:\n- id: "\\ud800"\n', "2: not valid YAML"),
+        (f"a: {'9' * 401}\n", "1: a number of 401 characters is too long"),
+        ("a: " + "x" * MAX_BYTES, "is larger than 5 MiB; split the suite"),
+    ],
+)
+def test_yaml_that_suites_are_not_written_in(tmp_path: Path, text: str | bytes, said: str) -> None:
+    assert said in refused(tmp_path, text)
+
+
+def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
+    for path, said in (
+        (tmp_path, "is a folder; name a suite file in it"),
+        (tmp_path / "none.yaml", "does not exist; name a suite file"),
+        (tmp_path / "none.yaml" / "x", "does not exist"),
+        (Path("a\0b"), "cannot be read: embedded null byte"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            load_suite(path)
+    (tmp_path / "file").write_text(GOOD)
+    with pytest.raises(UsageError, match="cannot be read"):
+        load_suite(tmp_path / "file" / "x.yaml")
+
+
+def test_words_are_read_as_yaml_1_2_reads_them(tmp_path: Path) -> None:
+    text = (
+        GOOD.replace("Add two and two.", "2024-05-01").replace("first", "12:30:45")
+        + "  tags: [nope, Yes!, 0x1F, 1_0]\n"
+    )
+    (case,) = load_suite(write_suite(tmp_path, "\ufeff" + text.replace("\n", "\r\n"))).cases
+    assert (case.id, case.task, case.tags) == ("12:30:45", "2024-05-01", ["nope", "Yes!", "0x1F", "1_0"])
+
+
+_READABLE = st.characters(exclude_categories=["Cc", "Cs"]) | st.sampled_from("\n\t")
+
+
+@given(st.text(_READABLE, max_size=60))
+def test_a_quoted_task_comes_out_as_it_went_in(tmp_path_factory: pytest.TempPathFactory, task: str) -> None:
+    quoted = "".join(f"\\U{ord(char):08x}" for char in task)
+    text = GOOD.replace("Add two and two.", f'"x{quoted}"')
+    (case,) = load_suite(write_suite(tmp_path_factory.getbasetemp(), text)).cases
+    assert case.task == f"x{task}"
+
+
+@given(st.binary(max_size=80) | st.text(alphabet="abcdeistk:-{}[]!&*'\"#|>?%@`, \n\t0.\\", max_size=60))
+def test_no_file_is_answered_by_a_traceback(tmp_path_factory: pytest.TempPathFactory, text: bytes | str) -> None:
+    start = b"cases:\n- " if isinstance(text, bytes) else "cases:\n- "
+    path = write_suite(tmp_path_factory.getbasetemp(), start + text)  # type: ignore[operator]  # both of one kind
+    with pytest.raises(UsageError):
+        load_suite(path)
+
+
+# -- the corpus ---------------------------------------------------------------------------------------------------
+
+
+def test_a_corpus_must_be_a_folder_of_texts_below_the_suite(tmp_path: Path) -> None:
+    folder = tmp_path / "suites"
+    for name in ("suites/ok", "suites/empty", "suites/linked", "suites/bad", "outside"):
+        (tmp_path / name).mkdir(parents=True)
+    (folder / "ok" / "a.txt").write_text("text")
+    (tmp_path / "outside" / "a.txt").write_text("secret")
+    (folder / "empty" / "a.pdf").write_text("text")
+    (folder / "bad" / "a.md").write_bytes(b"\xff")
+    (folder / "linked" / "a.txt").symlink_to(tmp_path / "outside" / "a.txt")
+    (folder / "away").symlink_to(tmp_path / "outside")
+    for name, said in {
+        "../outside": "must be a folder below the suite file",
+        "ok/../ok": "must be a folder below the suite file",
+        str(folder / "ok"): "must be a folder below the suite file",
+        ".": "must be a folder below the suite file",
+        "away": "must be a folder below the suite file",
+        "none": "there is no folder",
+        "ok/a.txt": "there is no folder",
+        "empty": "no .txt or .md file in it",
+        "bad": "not UTF-8",
+        "linked": "holds a link, a.txt; copy the file instead",
+    }.items():
+        message = refused(folder, with_field(f"corpus: '{name}'"))
+        assert message.startswith("3: 'corpus' in case 'first': ")
+        assert said in message, name
+    assert load_suite(write_suite(folder, with_field("corpus: ok"))).cases[0].corpus == (folder / "ok").resolve()
+
+
+# -- the hash -----------------------------------------------------------------------------------------------------
+
+
+def test_the_hash_follows_what_a_run_is_given_and_judged_by(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.md").write_text("one")
+
+    def hash_of(text: str) -> str:
+        return case_hash(load_suite(write_suite(tmp_path, text)).cases[0])
+
+    plain = hash_of(GOOD)
+    same = (GOOD.replace("first", "second"), with_field("tags: [x]"), with_field("weight: 2"), with_field("epochs: 2"))
+    assert {hash_of(text) for text in same} == {plain}
+    changed = [
+        GOOD.replace("two.", "three."),
+        with_assert("{type: answer_number, value: 5}"),
+        with_assert("{type: answer_number, value: 4, tolerance: 1}"),
+        with_field("strategy: react"),
+        with_field("toolset: core"),
+        with_field("tools: [calculate_math]"),
+        with_field("limits: {max_calls: 3}"),
+        with_field("evidence: false"),
+        with_field("corpus: docs"),
+    ]
+    hashes = [hash_of(text) for text in changed]
+    (tmp_path / "docs" / "a.md").write_text("two")
+    hashes.append(hash_of(changed[-1]))
+    (tmp_path / "docs" / "a.md").rename(tmp_path / "docs" / "b.md")
+    hashes.append(hash_of(changed[-1]))
+    assert len({plain, *hashes}) == len(changed) + 3
+
+
+def test_a_corpus_that_went_away_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    document = tmp_path / "docs" / "a.md"
+    document.write_text("one")
+    (case,) = load_suite(write_suite(tmp_path, with_field("corpus: docs"))).cases
+    document.unlink()
+    document.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(UsageError, match="cannot be read"):
+        case_hash(case)
