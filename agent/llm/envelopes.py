@@ -17,7 +17,7 @@ from agent.llm.backends.base import Envelope, RawReply
 from agent.llm.faults import error_text, has_crashed, looks_like_html, one_line, raise_for_status, raise_for_text
 from agent.llm.native_envelope import native_usage, read_native
 from agent.llm.v1_envelope import read_v1, v1_usage
-from agent.llm.wire_values import merged
+from agent.llm.wire_values import as_dict, merged
 from agent.state import Usage
 
 
@@ -40,11 +40,22 @@ def decode(reply: RawReply) -> Envelope:
 
 
 def usage_of(reply: RawReply) -> Usage:
-    """The tokens that a reply counts, whatever else is wrong with it. Never raises."""
-    usage = Usage()
-    for document in _documents(reply, strict=False)[0]:
+    """The tokens that a reply counts, whatever else is wrong with it. Never raises.
+
+    A stream may count as it goes; where it broke off nothing is known, for the server may have gone on.
+    """
+    usage, (documents, whole) = Usage(), _documents(reply, strict=False)
+    if reply.streamed and not whole and not any(map(_ends_reply, documents)):
+        return usage
+    for document in documents:
         usage = merged(usage, v1_usage(document) if _is_v1(reply) else native_usage(document))
     return usage
+
+
+def _ends_reply(document: dict[str, Any]) -> bool:
+    choices = document.get("choices")
+    reasons = [as_dict(choice).get("finish_reason") for choice in choices] if isinstance(choices, list) else []
+    return document.get("done") is True or bool(document.get("done_reason")) or any(reasons)
 
 
 def object_of(reply: RawReply) -> dict[str, Any]:

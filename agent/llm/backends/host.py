@@ -36,7 +36,7 @@ def ollama_url(value: str) -> str:
 
 
 def _host_and_port(authority: str, default: int) -> tuple[str, int]:
-    found = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:]*))(?::(?P<port>.*))?", authority)
+    found = re.fullmatch(r"(?:\[(?P<six>[^\]]*)\]|(?P<name>[^:]*))(?::(?P<port>[^:]*))?", authority)
     if found is None:  # an IPv6 address without brackets
         return authority.strip("[]"), default
     host = found["six"] or found["name"] or "127.0.0.1"
@@ -51,7 +51,7 @@ def v1_url(value: str) -> str:
     Raises:
         UsageError: it is no http(s) address, or holds a password.
     """
-    text = value.strip().strip("\"'").strip().rstrip("/")
+    text = value.strip().strip("\"'").strip()
     text = text if "://" in text else f"http://{text}"
     try:
         parts = urlsplit(text)
@@ -64,4 +64,4 @@ def v1_url(value: str) -> str:
         raise UsageError("LLM_BASE_URL holds a password; put the key into LLM_API_KEY instead")
     if parts.query or parts.fragment:
         raise UsageError("LLM_BASE_URL has a query or a fragment; write it like http://127.0.0.1:8080/v1")
-    return text.removesuffix("/v1")
+    return text.rstrip("/").removesuffix("/v1")
