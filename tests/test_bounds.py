@@ -45,6 +45,37 @@ def test_a_reply_that_was_not_counted_is_bound_by_its_bytes() -> None:
     assert bound.tokens == 50 + 20 + MESSAGE_ALLOWANCE
 
 
+def test_bytes_that_were_no_text_are_read_back_as_more_tokens_than_were_written() -> None:
+    """A model may write single bytes that are no UTF-8: a token each, and three bytes each once they are replaced."""
+    before = Message(role="user", content="x")
+    said = Message(role="assistant", content="\N{REPLACEMENT CHARACTER}" * 100)
+    bound = grown_bound([before, said], PreviousCall((before,), said.content, 50, 100))
+    assert bound is not None
+    assert bound.tokens >= 50 + 3 * 100
+
+
+def test_a_count_that_left_cached_tokens_out_is_not_built_upon() -> None:
+    before = Message(role="user", content="word " * 1000)
+    assert grown_bound([before], PreviousCall((before,), None, 1200, None)) is not None
+    assert grown_bound([before], PreviousCall((before,), None, 16, None)) is None
+
+
+def test_the_marks_that_templates_spell_out_are_covered() -> None:
+    """ChatML in a model that has no special tokens for it, so that every byte of a mark is a token."""
+    call = ToolCall(name="f", arguments={})
+    calling = Message(role="assistant", content="", tool_calls=[call, call])
+    result = Message(role="tool", content="4", tool_name="f")
+    start = Message(role="user", content="x")
+    said = '\n<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
+    added = (
+        f"<|im_start|>assistant\n{said}{said}<|im_end|>\n"
+        "<|im_start|>user\n<tool_response>\n4\n</tool_response><|im_end|>\n"
+    )
+    bound = grown_bound([start, calling, result], PreviousCall((start,), None, 50, None))
+    assert bound is not None
+    assert bound.tokens >= 50 + len(added)
+
+
 def test_another_head_or_other_tools_have_no_grown_bound() -> None:
     before = Message(role="user", content="x")
     previous = PreviousCall((before,), "y", 50, 1, tools_hash="a")

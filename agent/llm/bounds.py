@@ -15,10 +15,17 @@ from typing import Any
 from agent.state import BoundKind, Message
 
 # What a chat template may put around one message: role headers, turn ends, and the opening of the reply. Measured
-# templates need 4 to 10 tokens a message; servers without special tokens spell the same markers out in bytes.
-MESSAGE_ALLOWANCE = 40
+# templates need 4 to 10 tokens a message; a model without special tokens spells the same markers out, at most 61 bytes
+# (a tool's response in ChatML). The same goes for the marks around each tool call.
+MESSAGE_ALLOWANCE = 64
+TOOL_CALL_ALLOWANCE = 32
 # What a template may write of its own at the head: a default system text, a knowledge date, tool instructions.
 HEAD_ALLOWANCE = 256
+# Text has 2 to 5 bytes a token. A count far below that is not of the whole prompt: old servers left out what they held
+# in their cache, and counted it again when they had lost it.
+MOST_BYTES_PER_TOKEN = 8
+# Stands in a reply for bytes that were no UTF-8: one byte was written, up to three tokens are read back.
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
 
 @dataclass(frozen=True)
@@ -44,10 +51,10 @@ class PreviousCall:
 
 
 def message_bytes(message: Message) -> int:
-    """UTF-8 bytes of all of a message that a template may print."""
+    """UTF-8 bytes of all of a message that a template may print, with what it puts around each tool call."""
     size = len(message.content.encode("utf-8", "surrogatepass"))
     for call in message.tool_calls or ():
-        size += len(json.dumps(call.model_dump(exclude_none=True)))
+        size += len(json.dumps(call.model_dump(exclude_none=True))) + TOOL_CALL_ALLOWANCE
     for text in (message.tool_name, message.tool_call_id):
         size += len(text.encode("utf-8", "surrogatepass")) if text else 0
     return size
@@ -62,14 +69,17 @@ def sent_bytes_bound(messages: Sequence[Message], tools: Sequence[dict[str, Any]
 
 
 def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash: str | None = None) -> Bound | None:
-    """The bound where `messages` begins with the whole of the previous prompt; None where it does not."""
+    """The bound where `messages` begins with the whole previous prompt and that was counted whole; None elsewhere."""
     carried = len(previous.messages)
     if tools_hash != previous.tools_hash or tuple(messages[:carried]) != previous.messages:
+        return None
+    if previous.prompt_tokens * MOST_BYTES_PER_TOKEN < sum(map(message_bytes, previous.messages)):
         return None
     tokens = previous.prompt_tokens
     for place, message in enumerate(messages[carried:]):
         is_reply = place == 0 and message.role == "assistant" and message.content == previous.reply
-        if is_reply and previous.completion_tokens is not None and not message.tool_calls:
+        is_counted = is_reply and not message.tool_calls and REPLACEMENT not in message.content
+        if is_counted and previous.completion_tokens is not None:
             tokens += previous.completion_tokens + MESSAGE_ALLOWANCE
         else:
             tokens += message_bytes(message) + MESSAGE_ALLOWANCE
