@@ -12,10 +12,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from agent.prompts.budget_line import usd
 from agent.reporter import Reporter, SilentReporter
 from agent.state import AgentState, LLMCall, StepRecord, ToolCall
 from cli.escape import inert_line
-from cli.terminal import show_call, usd
+from cli.terminal import show_call
 from evals.plan import Plan
 from evals.runner import Finished
 

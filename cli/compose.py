@@ -15,7 +15,6 @@ from agent.llm.backends.base import Backend
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.backends.scripted import ScriptedBackend, load_script
-from cli.pull import pull
 from evals.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -180,5 +179,7 @@ def _make_ready(backend: Backend, settings: Settings, tell: Tell) -> None:
             raise
         if not (isinstance(backend, OllamaBackend) and settings.ollama_auto_pull):
             raise UsageError(str(error)) from None
+        from cli.pull import pull  # noqa: PLC0415  # a progress bar that few runs need
+
         pull(backend, tell)
         backend.describe()

@@ -138,7 +138,7 @@ def _embedded(settings: Settings, *, needed: bool) -> Check:
     try:
         path = embedded_file(settings)
     except UsageError as error:
-        return Check("embedded", False if needed else "optional", str(error), "make setup")
+        return Check("embedded", False, str(error), optional=not needed)
     return Check("embedded", True, str(path))
 
 

@@ -19,6 +19,7 @@ INVALID = 3
 BUG = 70  # EX_SOFTWARE of sysexits.h: not to be confused with what a task came to
 INTERRUPTED = 130
 LOG_NAME = "shoestring.log"
+OUR_PACKAGES = ("agent", "cli", "evals")
 
 
 def exit_code(command: Callable[[], int]) -> int:
@@ -36,6 +37,8 @@ def exit_code(command: Callable[[], int]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return _reader_gone()
+    except ModuleNotFoundError as error:
+        return _report_missing(error)
     except Exception as error:  # noqa: BLE001  # the outermost frame: the bug is logged whole and reported
         return _report_bug(error)
 
@@ -58,6 +61,14 @@ def _reader_gone() -> int:
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)
     return OK
+
+
+def _report_missing(error: ModuleNotFoundError) -> int:
+    package = (error.name or "a package").partition(".")[0]
+    if package in OUR_PACKAGES:
+        return _report_bug(error)
+    say(f"{package} is not installed here; run: make setup, then use .venv/bin/python")
+    return USAGE
 
 
 def _report_bug(error: Exception) -> int:

@@ -8,12 +8,11 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from evals.report import render_report
-
 from agent.config import load_settings
 from agent.errors import UsageError
 from cli.escape import inert
 from cli.outcome import FAILED, OK
+from evals.report import render_report
 from evals.traces import load_all
 from evals.verify import verify_paths
 

@@ -5,7 +5,6 @@ Everything a model wrote is shown whole, as inert text; in Markdown it stands in
 
 from __future__ import annotations
 
-import re
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
@@ -15,11 +14,15 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from agent.prompts.budget_line import usd
 from agent.state import AgentState, LLMCall, StepRecord
 from cli.escape import inert
 from cli.outcome import OK
-from cli.terminal import describe_end, describe_run, make_console, meter, print_labelled, show_call, show_result, usd
+from cli.terminal import describe_end, describe_run, make_console, meter, print_labelled, show_call, show_result
+from evals.inert import code_block, code_span
 from evals.traces import load
+
+SPAN_CHARS = 200
 
 
 @dataclass(frozen=True)
@@ -161,11 +164,8 @@ def _entry(label: str, text: str) -> Entry:
 
 
 def _markdown_entry(entry: Entry) -> str:
-    """A code span or block, fenced by more backticks than the text holds in a row."""
-    longest = max((len(run) for run in re.findall("`+", entry.text)), default=0)
-    if entry.text and "\n" not in entry.text and len(entry.text) <= 200:
-        fence = "`" * (longest + 1)
-        pad = " " if entry.text[0] in "` " or entry.text[-1] in "` " else ""
-        return f"**{entry.label}** {fence}{pad}{entry.text}{pad}{fence}"
-    fence = "`" * max(3, longest + 1)
-    return f"**{entry.label}**\n\n{fence}text\n{entry.text}\n{fence}"
+    """A code span where it shows the text as it is, else a block."""
+    is_short = "\n" not in entry.text and "|" not in entry.text and 0 < len(entry.text) <= SPAN_CHARS
+    if is_short:
+        return f"**{entry.label}** {code_span(entry.text, SPAN_CHARS)}"
+    return f"**{entry.label}**\n\n{code_block(entry.text)}"

@@ -14,13 +14,14 @@ from pathlib import Path
 from agent.budget import BudgetEnforcer, Limits
 from agent.config import Settings, microusd
 from agent.errors import UsageError
+from agent.prompts.budget_line import usd
 from cli.board import Board
 from cli.compose import ROOT, backends, git_commit, settings_of
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
 from cli.reporting import check_writable, write_report
-from cli.terminal import make_console, usd
+from cli.terminal import make_console
 from evals.cases import load_suite
 from evals.plan import Plan, plan_suite
 from evals.runner import Finished, Runner

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from agent.prompts.budget_line import usd
 from agent.reporter import SilentReporter
 from agent.state import AgentState, LLMCall, StepRecord, ToolCall, ToolResult
 from cli.escape import clip, inert
@@ -161,13 +162,6 @@ def bar(used: int, cap: int) -> str:
     """`used` of `cap` as ten cells; anything used shows at least one."""
     filled = min(BAR_WIDTH, -(-used * BAR_WIDTH // max(cap, 1)))
     return "#" * filled + "-" * (BAR_WIDTH - filled)
-
-
-def usd(microusd: int) -> str:
-    """Micro-dollars as dollars, with as many decimals as the amount needs (2 to 6)."""
-    whole = f"{microusd / 1_000_000:.6f}"
-    head, _, decimals = whole.partition(".")
-    return f"${head}.{decimals.rstrip('0'):0<2}"
 
 
 def show_call(call: ToolCall) -> str:

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import io
 import json
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from agent.config import Settings
+from cli.outcome import exit_code
+from main import run
+
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
+# A reply of the react contract that multiplies.
 CALCULATE = {
-    "progress_check": "start",
+    "progress_check": "on_track",
     "thought": "I multiply.",
     "action": {"tool": "calculate_math", "args": {"expression": "6 * 7"}},
     "final_answer": None,
@@ -21,7 +30,7 @@ CALCULATE = {
 
 def answer(text: str, thought: str = "I know it now.") -> dict[str, Any]:
     """A reply of the react contract that finishes the run."""
-    return {"progress_check": "progress", "thought": thought, "action": None, "final_answer": text}
+    return {"progress_check": "done", "thought": thought, "action": None, "final_answer": text}
 
 
 @dataclass(frozen=True)
@@ -67,13 +76,25 @@ class Desk:
         )
         return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
+    def inside(self, *args: str) -> Outcome:
+        """`python main.py ...` in this very process, for what needs no process of its own: it is ten times as fast."""
+        out, err = io.StringIO(), io.StringIO()
+        with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+            patch.chdir(self.folder)
+            for name in Settings.model_fields:
+                patch.delenv(name.upper(), raising=False)
+            patch.setenv("OLLAMA_HOST", NOBODY)
+            code = exit_code(lambda: run(args))
+        return Outcome(code, out.getvalue(), err.getvalue())
+
     def main(self, *args: str, stdin: bytes = b"", **settings: str) -> Outcome:
         """`python main.py ...`"""
         return self.run("main.py", *args, stdin=stdin, **settings)
 
-    def scripted(self, *args: str, replies: Any, **settings: str) -> Outcome:
+    def scripted(self, *args: str, replies: Any, stdin: bytes = b"", **settings: str) -> Outcome:
         """`python main.py ...` with these replies in place of a model."""
-        return self.main(*args, "--backend", "scripted", "--scripted", self.script(replies), **settings)
+        flags = ("--backend", "scripted", "--scripted", self.script(replies))
+        return self.main(*args, *flags, stdin=stdin, **settings)
 
     def script(self, replies: Any, name: str = "replies.json") -> str:
         """A file of replies, as --scripted takes it."""

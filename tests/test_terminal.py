@@ -28,7 +28,7 @@ from agent.state import (
 )
 from cli.escape import encodable, inert, inert_line
 from cli.show import render_markdown, render_terminal
-from cli.terminal import TerminalReporter, bar, make_console, usd
+from cli.terminal import TerminalReporter, bar, make_console
 
 # What rich itself sends to style a line: SGR sequences only. No cursor, no link, no title.
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -70,7 +70,16 @@ def run_with(text: str) -> AgentState:
         guards=[GuardEvent(guard="loop", tier=0, message=text)],
     )
     call = LLMCall(
-        index=0, step=0, attempt=0, carried=0, appended=[], temperature=0, seed=7, num_ctx=8192, endpoint="", repairs=[text]
+        index=0,
+        step=0,
+        attempt=0,
+        carried=0,
+        appended=[],
+        temperature=0,
+        seed=7,
+        num_ctx=8192,
+        endpoint="",
+        repairs=[text],
     )
     entry = LedgerEntry(
         index=0, purpose="act", prompt_tokens_bound=9, bound_kind="exact", max_completion_tokens=9, reserved_microusd=9
@@ -226,10 +235,3 @@ def test_markdown_keeps_hostile_text_inside_code(text: str) -> None:
 @pytest.mark.parametrize(("used", "cells"), [(0, 0), (1, 1), (5, 5), (10, 10), (12, 10)])
 def test_the_bar_shows_calls_of_their_cap(used: int, cells: int) -> None:
     assert bar(used, 10) == "#" * cells + "-" * (10 - cells)
-
-
-@pytest.mark.parametrize(
-    ("microusd", "text"), [(0, "$0.00"), (1, "$0.000001"), (12_300, "$0.0123"), (200_000, "$0.20"), (1_234_567, "$1.234567")]
-)
-def test_dollars_keep_every_micro_dollar(microusd: int, text: str) -> None:
-    assert usd(microusd) == text
