@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import TypeAdapter
 
+from agent.errors import UsageError
 from agent.state import (
     AgentState,
     CallError,
@@ -24,6 +26,15 @@ from agent.state import (
 )
 from evals.assert_base import AssertSpec
 from evals.asserts import Assert, judge
+from evals.cases import load_suite
+
+GOOD = """\
+cases:
+- id: first
+  task: Add two and two.
+  asserts:
+  - {type: answer_number, value: 4}
+"""
 
 Done = tuple[str, dict[str, Any], str | None]  # a tool, its arguments, and its result; None for a failed call
 _SPEC: TypeAdapter[AssertSpec] = TypeAdapter(Assert)
@@ -75,6 +86,28 @@ def write_suite(folder: Path, text: str | bytes) -> Path:
     path = folder / "suite.yaml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return path
+
+
+def with_field(line: str) -> str:
+    """The good suite with one more line, which is its line 3."""
+    return GOOD.replace("  task:", f"  {line}\n  task:")
+
+
+def with_assert(fields: str) -> str:
+    """The good suite with another assert, on its line 5."""
+    return GOOD.replace("{type: answer_number, value: 4}", fields)
+
+
+def refused(folder: Path, text: str | bytes) -> str:
+    """What is said of a suite, without its path."""
+    path = write_suite(folder, text)
+    with pytest.raises(UsageError) as caught:
+        load_suite(path)
+    message = str(caught.value)
+    assert message.startswith((f"{path}:", f"{path} "))
+    assert message.isprintable(), "one line, and nothing that a terminal would obey"
+    assert len(message) < 600
+    return message.removeprefix(f"{path}:").removeprefix(f"{path} ")
 
 
 def _step(place: int, call: Done) -> StepRecord:
