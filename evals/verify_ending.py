@@ -92,6 +92,8 @@ def _next_prompt_bound(state: AgentState, left: int) -> int | None:
     step = state.steps[-1] if state.steps else None
     if not calls or step is None or len(step.actions) != len(step.results):
         return None
+    if calls[-1].failed_at_server():  # what was refused was a retry, or the same question put as the last one
+        return None
     limits, last = state.limits, calls[-1]
     calls_left = None if limits.max_calls is None else limits.max_calls - state.calls_used
     budget = BudgetLeft(calls_left, limits.max_calls, max(0, left), limits.max_cost_microusd)
