@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,15 +13,27 @@ from pathlib import Path
 from agent.errors import StoreError, UsageError
 
 RESERVE_BYTES = 1024 * 1024  # kept back for the last records of runs on a disk that has filled up
+LEAST_BYTES = 128 * 1024  # SQLite's shared index grows by 32 KiB at a time, a transaction by some pages
 _RESERVE = ".reserve"
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 
 
-def is_disk_full(error: OSError | sqlite3.Error) -> bool:
-    """True where freeing space would help."""
+def is_disk_full(error: OSError | sqlite3.Error, folder: Path) -> bool:
+    """True where freeing space in `folder` would help.
+
+    SQLite says so itself only of its main file; what it cannot write beside that is an I/O error like any other.
+    """
     if isinstance(error, OSError):
         return error.errno in _FULL
-    return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
+    code = _primary_code(error)
+    if code in {sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN}:
+        return folder.is_dir() and shutil.disk_usage(folder).free < LEAST_BYTES
+    return code == sqlite3.SQLITE_FULL
+
+
+def _primary_code(error: sqlite3.Error) -> int:
+    """The kind of error; the bits above only narrow it. 0 where SQLite itself did not raise it."""
+    return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
 def make_folder(folder: Path) -> None:
@@ -79,18 +92,22 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise StoreError(_sqlite_line(path, error)) from error
 
 
+def _full_line(path: Path) -> str:
+    return f"{path}: the disk is full; free some space and run again"
+
+
 def _system_line(path: Path, error: OSError) -> str:
-    if is_disk_full(error):
-        return f"{path}: the disk is full ({error.strerror}); free some space and run again"
+    if is_disk_full(error, path.parent):
+        return _full_line(path)
     if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
         return f"{path}: cannot be written ({error.strerror}); check its owner, or set TRACES_DIR to another folder"
     return f"{path}: cannot be written ({error.strerror or error}); check the disk, or set TRACES_DIR to another folder"
 
 
 def _sqlite_line(path: Path, error: sqlite3.Error) -> str:
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF  # the primary code; the rest only narrows it
-    if code == sqlite3.SQLITE_FULL:
-        return f"{path}: the disk is full; free some space and run again"
+    code = _primary_code(error)
+    if is_disk_full(error, path.parent):
+        return _full_line(path)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return f"{path}: is damaged ({error}); move it away (only what killed batches had spent is lost) and run again"
     if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:

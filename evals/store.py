@@ -162,7 +162,7 @@ class TraceStore:
             try:
                 path = write_trace(self.folder, state)
             except OSError as error:
-                if not is_disk_full(error):
+                if not is_disk_full(error, self.folder):
                     raise
                 self._full = True
                 free_reserve(self.folder)
@@ -195,7 +195,7 @@ class TraceStore:
             try:
                 return self._transact(statements)
             except sqlite3.OperationalError as error:
-                if not is_disk_full(error):
+                if not is_disk_full(error, self.folder):
                     raise
                 self._full = True
                 if not last_words:
