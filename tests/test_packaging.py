@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,29 @@ def test_the_development_lock_holds_the_runtime_lock_and_the_declared_tools() ->
     assert {name: dev.get(name) for name in runtime} == runtime
 
 
+def third_party_imports(folders: list[str], scripts: list[str]) -> set[str]:
+    """The top-level names that sources import, lazily or not, beyond the standard library and the project's own."""
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    names: set[str] = set()
+    for path in [*files, *(ROOT / script for script in scripts)]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.partition(".")[0])
+    return names - set(sys.stdlib_module_names) - {path.parent.name for path in ROOT.glob("*/__init__.py")}
+
+
+def test_what_runs_imports_only_declared_packages() -> None:
+    # A checkout with the developers' packages would never notice; a user's `make setup` and the image would.
+    folders = [path.parent.name for path in ROOT.glob("*/__init__.py")]
+    imported = third_party_imports(folders, ["main.py", "run_tests.py"])
+    providers = packages_distributions()
+    declared = named(PROJECT["dependencies"])
+    undeclared = {name for name in imported if not {canonical(found) for found in providers[name]} & declared}
+    assert not undeclared
+
+
 @pytest.mark.parametrize("requirement", PROJECT["dependencies"])
 def test_the_lock_meets_the_declared_lower_bound(requirement: str) -> None:
     name, _, bound = requirement.partition(">=")
@@ -86,7 +110,7 @@ def test_the_lock_meets_the_declared_lower_bound(requirement: str) -> None:
     assert [int(part) for part in bound.split(".")] <= [int(part) for part in re.findall(r"\d+", version)]
 
 
-@pytest.mark.parametrize("package", ["xllamacpp", "pydantic-core", "lxml", "primp", "pyyaml"])
+@pytest.mark.parametrize("package", ["xllamacpp", "pydantic-core", "lxml", "primp", "pyyaml", "rpds-py"])
 def test_compiled_packages_are_locked_for_every_platform(package: str) -> None:
     # One hash would be the wheel of the machine that made the lock: x86-64 and ARM, Linux and macOS are four.
     assert len(locked("requirements.txt")[package][1]) >= 4
