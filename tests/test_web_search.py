@@ -44,7 +44,7 @@ def test_the_best_document_comes_first_whole_and_with_its_source(corpus: Path) -
     result = search(corpus, "What is the capital of Iceland?")
     assert result.success
     first, second = result.data.splitlines()
-    assert first == "1. Iceland \u2014 # Iceland Iceland is an island country. Its capital is Reykjavik. (iceland.md)"
+    assert first == "1. Iceland \u2014 Iceland is an island country. Its capital is Reykjavik. (iceland.md)"
     assert second.startswith("2. Peru \u2014 ")
     assert second.endswith("(deep/peru.txt)")
 
@@ -118,7 +118,15 @@ def test_equal_ranks_keep_the_order_of_their_names(tmp_path: Path) -> None:
 
 def test_control_characters_do_not_come_through(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Title\x1b[2J\u202e\x00\nneedle\x07 \u2066here", encoding="utf-8")
-    assert search(tmp_path, "needle").data == "1. Title [2J \u2014 Title [2J needle here (a.txt)"
+    assert search(tmp_path, "needle").data == "1. Title [2J \u2014 needle here (a.txt)"
+
+
+def test_the_title_is_the_first_line_where_that_is_short_else_the_files_name(tmp_path: Path) -> None:
+    (tmp_path / "one.txt").write_text("A single needle", encoding="utf-8")
+    (tmp_path / "two.md").write_text("word " * 30 + "needle\nmore", encoding="utf-8")
+    hits = open_corpus(tmp_path).search("needle", 8)
+    assert {hit.source: hit.title for hit in hits} == {"one.txt": "A single needle", "two.md": "two"}
+    assert all("needle" in hit.body for hit in hits)
 
 
 def test_links_out_of_the_folder_and_special_files_are_ignored(corpus: Path, tmp_path: Path) -> None:

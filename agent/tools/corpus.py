@@ -145,6 +145,8 @@ def _document(folder: Path, name: str) -> tuple[str, str, str]:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8 text") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    first = clean(text.strip().partition("\n")[0].lstrip("# "))
-    title = first if 0 < len(first) <= _MAX_TITLE else clean(path.stem)
-    return title, clean(text), clean(name)
+    first, _, rest = text.strip().partition("\n")
+    heading = clean(first.lstrip("# "))
+    if not 0 < len(heading) <= _MAX_TITLE:
+        return clean(path.stem), clean(text), clean(name)
+    return heading, clean(rest) or heading, clean(name)
