@@ -15,7 +15,7 @@ from typing import Any
 from agent.errors import BackendError, ModelError, ToolCallError
 from agent.llm.backends.base import ChatRequest
 from agent.llm.replies import Reply
-from agent.state import Message
+from agent.state import Message, ToolCall
 
 
 @dataclass(frozen=True)
@@ -166,9 +166,11 @@ def body_in_pieces(data: bytes, pieces: list[bytes], *, status: int, content_typ
 
 def seen_as(reply: Reply) -> Any:
     """A reply in the form in which cases say what they expect."""
-    if reply.calls or reply.faults:
-        made = [{"tool": call.name, "args": call.arguments} for call in reply.calls]
-        return made + [fault_seen_as(fault) for fault in reply.faults]
+    if reply.outcomes:
+        return [
+            {"tool": found.name, "args": found.arguments} if isinstance(found, ToolCall) else fault_seen_as(found)
+            for found in reply.outcomes
+        ]
     return {"answer": reply.answer}
 
 

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agent.errors import ModelError
+from agent.errors import ModelError, ToolCallError
 from agent.llm import strict_json
 from agent.llm.backends.base import Envelope
 from agent.llm.schemas import first_mismatch
+from agent.llm.text_calls import calls_in_text
 from agent.llm.thinking import split_thinking
-from agent.llm.tool_calls import read_native, sorted_out
+from agent.llm.tool_calls import Outcome, read_native
 from agent.state import ToolCall
 
 _FENCE_OPEN = re.compile(r"```\w*")
@@ -30,15 +31,24 @@ _ANY_START = re.compile(r"\{\s*[\"}]|\[\s*[\[{\"\]]")
 class Reply:
     """One reply, read. Where there are calls, `answer` is None: text beside a call is commentary.
 
-    `answer` is text, or the JSON value where a schema was set. `faults` are calls that cannot be made while others
-    in the same reply can; a reply of which no call can be made raises instead.
+    `answer` is text, or the JSON value where a schema was set. `outcomes` are the calls in the model's order, each
+    made ready or refused; a reply of which no call can be made raises instead.
     """
 
     thinking: str = ""
     answer: Any = None
-    calls: list[ToolCall] = field(default_factory=list)
-    faults: list[ModelError] = field(default_factory=list)
+    outcomes: list[Outcome] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[ToolCall]:
+        """The calls that can be made."""
+        return [found for found in self.outcomes if isinstance(found, ToolCall)]
+
+    @property
+    def faults(self) -> list[ToolCallError]:
+        """What is wrong with the others."""
+        return [found for found in self.outcomes if isinstance(found, ToolCallError)]
 
 
 def read_reply(
@@ -57,16 +67,19 @@ def read_reply(
     inline, text = split_thinking(envelope.content)
     reply = Reply("\n".join(part for part in (envelope.thinking, inline) if part))
     if envelope.native_calls:
-        reply.calls, reply.faults = sorted_out(read_native(envelope.native_calls, tools, reply.repairs))
-        return reply
-    if not text:
+        reply.outcomes = read_native(envelope.native_calls, tools, reply.repairs)
+    elif not text:
         raise _nothing_said(envelope, reply.thinking)
-    if schema is not None:
+    elif schema is not None:
         reply.answer = _meeting(_one_value(text, schema, envelope, reply.repairs), schema)
-        return reply
-    if envelope.finish == "length":
+    elif tools:
+        reply.outcomes = calls_in_text(text, tools, reply.repairs)
+    if envelope.finish == "length" and schema is None and not reply.calls:
         raise _cut()
-    reply.answer = text
+    if reply.faults and not reply.calls:
+        raise reply.faults[0]
+    if schema is None and not reply.outcomes:
+        reply.answer = text
     return reply
 
 

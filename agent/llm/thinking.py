@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-_TAG = re.compile(r"<(/?)\s*(?:think|thinking)\s*>|\[(/?)THINK\]", re.IGNORECASE)
+_TAG = re.compile(r"<(/?)(?:think|thinking)\s*>|\[(/?)THINK\]", re.IGNORECASE)
 
 
 def split_thinking(text: str) -> tuple[str, str]:

@@ -7,11 +7,12 @@ stays text where text is due. A required argument that is missing is an error, n
 from __future__ import annotations
 
 import difflib
+import math
 import re
 from collections.abc import Sequence
 from typing import Any
 
-from agent.errors import ModelError, ToolCallError
+from agent.errors import ToolCallError
 from agent.llm import strict_json
 from agent.llm.schemas import first_mismatch
 from agent.state import ToolCall
@@ -26,30 +27,38 @@ _WORDS = {"true": True, "false": False}
 
 def read_native(calls: Sequence[dict[str, Any]], tools: Tools, repairs: list[str]) -> list[Outcome]:
     """The calls that the server itself found, in order (their `index` says nothing: servers number them all 0)."""
-    return [outcome(call["name"], call["arguments"], tools, repairs, ident=call["id"]) for call in calls]
+    return [outcome(call["name"], call["arguments"], tools, repairs, ident=call["id"], encoded=True) for call in calls]
 
 
-def outcome(name: str, arguments: Any, tools: Tools, repairs: list[str], *, ident: str | None = None) -> Outcome:
-    """One call, or the error that says why it cannot be made. What had to be repaired is added to `repairs`."""
+def outcome(
+    name: str, arguments: Any, tools: Tools, repairs: list[str], *, ident: str | None = None, encoded: bool = False
+) -> Outcome:
+    """One call, or the error that says why it cannot be made. What had to be repaired is added to `repairs`.
+
+    `encoded` says that JSON text is the ordinary form of arguments here, as on /v1.
+    """
+    needed: list[str] = []
     try:
         parameters = _parameters(name, tools)
-        typed = _typed(name, _as_object(name, arguments, repairs), parameters, repairs)
+        typed = _typed(name, _as_object(name, arguments, needed, encoded=encoded), parameters, needed)
     except ToolCallError as error:
         return error
+    repairs += [repair for repair in needed if repair not in repairs]
     return ToolCall(name=name, arguments=typed, id=ident)
 
 
-def sorted_out(outcomes: Sequence[Outcome]) -> tuple[list[ToolCall], list[ModelError]]:
-    """The calls that can be made, and the faults of the others.
+def from_texts(name: str, texts: dict[str, str], tools: Tools, repairs: list[str]) -> Outcome:
+    """One call whose arguments came as bare texts, as XML has them: here the schema alone says what a text means."""
+    try:
+        properties = _parameters(name, tools).get("properties", {})
+    except ToolCallError as error:
+        return error
+    return outcome(name, {key: _meant(text, properties.get(key)) for key, text in texts.items()}, tools, repairs)
 
-    Raises:
-        ToolCallError: none can be made; the first fault.
-    """
-    calls = [found for found in outcomes if isinstance(found, ToolCall)]
-    faults: list[ModelError] = [found for found in outcomes if isinstance(found, ToolCallError)]
-    if faults and not calls:
-        raise faults[0]
-    return calls, faults
+
+def malformed(why: str) -> ToolCallError:
+    """The error for what was begun as a call and is none."""
+    return ToolCallError("malformed_tool_call", f"the tool call cannot be read: {why}; write it again, whole")
 
 
 def offered_names(tools: Tools) -> list[str]:
@@ -80,14 +89,14 @@ def nearest(name: str, offered: Sequence[str]) -> str | None:
     return next(iter(difflib.get_close_matches(plain, offered, n=1, cutoff=0.75)), None)
 
 
-def _as_object(name: str, arguments: Any, repairs: list[str]) -> dict[str, Any]:
-    """The arguments as an object. Text is read as JSON: /v1 sends them so, and some models encode them twice."""
+def _as_object(name: str, arguments: Any, repairs: list[str], *, encoded: bool) -> dict[str, Any]:
+    """The arguments as an object. Text is read as JSON; once more than is ordinary, some models encode them."""
     value = arguments
-    if isinstance(value, str):
+    if encoded and isinstance(value, str):
         value = _parsed(name, value)
-        if isinstance(value, str):
-            repairs.append("double_encoded")
-            value = _parsed(name, value)
+    if isinstance(value, str):
+        repairs.append("double_encoded")
+        value = _parsed(name, value)
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -133,6 +142,21 @@ def _echoes(value: Any, schema: Any) -> bool:
     )
 
 
+def _meant(text: str, schema: Any) -> Any:
+    """A bare text as the schema means it: null, text, or a JSON value; as it is where none of them fits."""
+    due = schema.get("type") if isinstance(schema, dict) else None
+    types = due if isinstance(due, list) else [due]
+    if "null" in types and text.strip() == "null":
+        return None
+    if "string" in types or due is None:
+        return text
+    try:
+        value = strict_json.loads(text)
+    except ValueError:
+        return text
+    return text if isinstance(value, str) else value
+
+
 def _as_due(key: str, value: Any, schema: Any, repairs: list[str]) -> Any:
     """A text as the type that its schema asks for, where it can be only that; any other value as it is."""
     due = schema.get("type") if isinstance(schema, dict) else None
@@ -153,7 +177,8 @@ def _read_as(kind: Any, text: str) -> Any:
     if kind == "integer" and _INTEGER.fullmatch(text):
         return int(text)
     if kind == "number" and _NUMBER.fullmatch(text):
-        return int(text) if _INTEGER.fullmatch(text) else float(text)
+        number = float(text)
+        return int(text) if _INTEGER.fullmatch(text) else number if math.isfinite(number) else None
     if kind == "boolean":
         return _WORDS.get(text.lower())
     if kind in ("object", "array") and text[:1] in ("{", "["):
