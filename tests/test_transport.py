@@ -33,7 +33,7 @@ def dripping(*first: bytes, piece: bytes = b"x") -> Answer:
 def silent(*first: bytes) -> Answer:
     def answer(_: Seen) -> Iterator[bytes]:
         yield from first
-        time.sleep(0.8)
+        time.sleep(0.3)
 
     return answer
 
@@ -83,7 +83,7 @@ def test_the_caller_is_free_at_the_deadline() -> None:
         started = time.monotonic()
         with pytest.raises(BackendError, match=r"no whole reply within 0\.1 s"):
             Transport(wire.url).send(get(0.1, streamed=True))
-        assert 0.09 < time.monotonic() - started < 0.6
+        assert 0.09 < time.monotonic() - started < 2.5  # the server goes on for ten
 
 
 def test_silence_can_end_a_call_long_before_its_deadline() -> None:
