@@ -98,11 +98,11 @@ def _fault(error: Exception | None, server: Server, call: Call, watch: Watch, *,
         return NotSentError("unreachable", f"{server.url} cannot be reached ({why}); is the server running?")
     if watch.hung_up and not watch.is_over:
         return BackendError("unreachable", f"the call to {server.url} was broken off from here")
-    if watch.hung_up:
+    timed_out = isinstance(error, requests.Timeout | ReadTimeoutError)
+    if timed_out and not watch.hung_up and call.silence_seconds is not None:
+        return BackendError("deadline", f"{server.url} said nothing for {call.silence_seconds:g} s")
+    if timed_out or watch.hung_up:
         return BackendError("deadline", f"{server.url} gave no whole reply within {call.deadline_seconds:g} s")
-    if isinstance(error, requests.Timeout | ReadTimeoutError):
-        seconds = call.silence_seconds or call.deadline_seconds
-        return BackendError("deadline", f"{server.url} said nothing for {seconds:g} s")
     if isinstance(error, DecodeError):
         return BackendError("bad_reply", f"{server.url} sent a body that does not unpack")
     if began:
