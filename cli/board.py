@@ -75,8 +75,8 @@ class Board:
 
     def _table(self) -> RenderableType:
         table = Table(expand=False)
-        for head in ("run", "verdict", "calls", "cost", "time", "now, or why"):
-            table.add_column(head, no_wrap=True)
+        for head, width in (("run", 8), ("verdict", 7), ("calls", 5), ("cost", 9), ("time", 7), ("now, or why", 8)):
+            table.add_column(head, no_wrap=True, min_width=width)
         with self._lock:
             for row in self._visible():
                 verdict = Text(row.outcome or "waiting", style=OUTCOME_STYLES[row.outcome])

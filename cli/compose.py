@@ -15,6 +15,7 @@ from agent.llm.backends.base import Backend
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.backends.scripted import ScriptedBackend, load_script
+from evals.disk import make_folder
 from evals.plan import Plan
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -129,10 +130,13 @@ def embedded(settings: Settings) -> Backend:
 
     Raises:
         UsageError: there is no such file.
+        StoreError: its log cannot be written.
     """
     from agent.llm.backends.embedded import EmbeddedBackend  # noqa: PLC0415  # loads a native library
 
-    return EmbeddedBackend(embedded_file(settings), num_ctx=settings.num_ctx)
+    path = embedded_file(settings)
+    make_folder(settings.traces_dir)  # where its log goes, out of the terminal's way
+    return EmbeddedBackend(path, num_ctx=settings.num_ctx, log_path=settings.traces_dir / "llama.log")
 
 
 def embedded_file(settings: Settings) -> Path:

@@ -25,7 +25,9 @@ OUR_PACKAGES = ("agent", "cli", "evals")
 def exit_code(command: Callable[[], int]) -> int:
     """Run a command to its exit code. Only a bug of ours leaves a traceback, in the log of the traces folder."""
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # now, while a reader that has gone can still be dealt with
+        return code
     except UsageError as error:
         say(str(error))
         return USAGE

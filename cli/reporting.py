@@ -6,10 +6,12 @@ import os
 import secrets
 import sys
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.config import load_settings
 from agent.errors import UsageError
+from agent.state import AgentState
 from cli.escape import inert
 from cli.outcome import FAILED, OK
 from evals.report import render_report
@@ -24,11 +26,15 @@ def report(args: Namespace) -> int:
         UsageError: there are no such traces, or the report cannot be written.
     """
     folder = Path(args.dir) if args.dir else load_settings().traces_dir
+    states = load_all(folder, args.batch)
+    if not states:
+        which = f"no trace of batch {args.batch}" if args.batch else "no trace"
+        raise UsageError(f"{folder}: there is {which} to report on; run_tests.py leaves some")
     if args.out == "-":
-        sys.stdout.write(_rendered(folder, args.batch))
+        sys.stdout.write(render_report(states))
     else:
         check_writable(Path(args.out))
-        write_report(folder, args.batch, Path(args.out))
+        write_report(states, Path(args.out))
         print(f"wrote {inert(args.out)}")
     return OK
 
@@ -63,13 +69,13 @@ def check_writable(path: Path) -> None:
         raise UsageError(f"{path}: its folder is not writable; name another with --report")
 
 
-def write_report(folder: Path, batch: str | None, path: Path) -> None:
-    """The report, whole or not at all.
+def write_report(states: Sequence[AgentState], path: Path) -> None:
+    """The report on these runs, whole or not at all.
 
     Raises:
-        UsageError: a trace cannot be read, or the file cannot be written.
+        UsageError: the file cannot be written.
     """
-    data = _rendered(folder, batch).encode("utf-8")
+    data = render_report(states).encode("utf-8")
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         temporary.write_bytes(data)
@@ -78,7 +84,3 @@ def write_report(folder: Path, batch: str | None, path: Path) -> None:
         raise UsageError(f"{path}: cannot be written ({error.strerror}); name another file") from None
     finally:
         temporary.unlink(missing_ok=True)
-
-
-def _rendered(folder: Path, batch: str | None) -> str:
-    return render_report(load_all(folder, batch))

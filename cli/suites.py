@@ -26,6 +26,7 @@ from evals.cases import load_suite
 from evals.plan import Plan, plan_suite
 from evals.runner import Finished, Runner
 from evals.store import TraceStore
+from evals.traces import load_all
 
 SUITES = ROOT / "suites"
 SHOWN_IDS = 40
@@ -79,8 +80,10 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     check_writable(batch.report)
     keep_log(settings.traces_dir)
     board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
-    interrupted = _run(batch, board)
-    write_report(settings.traces_dir, batch.id, batch.report)
+    try:
+        interrupted = _run(batch, board)
+    finally:  # a server or a disk that fails half-way takes no finished run with it
+        _report(batch)
     _tell_end(batch, board)
     return _exit_code(board, interrupted=interrupted)
 
@@ -146,6 +149,14 @@ def _purse(settings: Settings) -> BudgetEnforcer | None:
         return None
     limits = Limits(max_cost_microusd=microusd(settings.max_batch_cost_usd))
     return BudgetEnforcer(limits, settings.prices(), scope="batch")
+
+
+def _report(batch: Batch) -> None:
+    """The report on the runs that ended; what stands there is left alone where none did."""
+    folder = batch.settings.traces_dir
+    states = load_all(folder, batch.id) if folder.is_dir() else []
+    if states:
+        write_report(states, batch.report)
 
 
 def _tell_end(batch: Batch, board: Board) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import io
 import json
+import sqlite3
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import main
+import run_tests
 from agent.config import Settings
 from cli.outcome import exit_code
-from main import run
 
 ROOT = Path(__file__).resolve().parent.parent
 NOBODY = "http://127.0.0.1:9"  # the discard port: nothing listens there
@@ -31,6 +35,9 @@ CALCULATE = {
 def answer(text: str, thought: str = "I know it now.") -> dict[str, Any]:
     """A reply of the react contract that finishes the run."""
     return {"progress_check": "done", "thought": thought, "action": None, "final_answer": text}
+
+
+MULTIPLY = [{"content": CALCULATE}, {"content": answer("It is 42.")}]
 
 
 @dataclass(frozen=True)
@@ -76,15 +83,25 @@ class Desk:
         )
         return Outcome(done.returncode, done.stdout.decode("utf-8"), done.stderr.decode("utf-8"))
 
-    def inside(self, *args: str) -> Outcome:
+    def inside(self, *args: str, **settings: str) -> Outcome:
         """`python main.py ...` in this very process, for what needs no process of its own: it is ten times as fast."""
+        return self._inside(main.run, args, settings)
+
+    def inside_suite(self, *args: str, **settings: str) -> Outcome:
+        """`python run_tests.py ...` in this very process."""
+        return self._inside(run_tests.run, args, settings)
+
+    def _inside(
+        self, command: Callable[[Sequence[str]], int], args: Sequence[str], settings: dict[str, str]
+    ) -> Outcome:
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
             patch.chdir(self.folder)
             for name in Settings.model_fields:
                 patch.delenv(name.upper(), raising=False)
-            patch.setenv("OLLAMA_HOST", NOBODY)
-            code = exit_code(lambda: run(args))
+            for name, value in {"OLLAMA_HOST": NOBODY, **settings}.items():
+                patch.setenv(name, value)
+            code = exit_code(lambda: command(args))
         return Outcome(code, out.getvalue(), err.getvalue())
 
     def main(self, *args: str, stdin: bytes = b"", **settings: str) -> Outcome:
@@ -105,3 +122,21 @@ class Desk:
     def traces(self, folder: str = "traces") -> list[Path]:
         """The traces that stand in a folder."""
         return sorted((self.folder / folder).glob("*.json"))
+
+    def wait_for(self, name: str) -> None:
+        """Until a file is there, ten seconds at most."""
+        self._wait((self.folder / name).exists)
+
+    def wait_for_entries(self, count: int) -> None:
+        """Until so many reservations stand in the store, ten seconds at most: the call of the last one is under way."""
+        self._wait(lambda: self._entries() >= count)
+
+    def _entries(self) -> int:
+        with closing(sqlite3.connect(f"file:{self.folder}/traces/.store.sqlite3?mode=ro", uri=True)) as store:
+            return int(store.execute("SELECT count(*) FROM entries").fetchone()[0])
+
+    def _wait(self, there: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + 10
+        while not there():
+            assert time.monotonic() < deadline, "it never came"
+            time.sleep(0.02)
