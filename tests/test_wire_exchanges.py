@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,68 +21,16 @@ from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.envelopes import decode, object_of, usage_of
 from agent.llm.replies import read_reply
 from agent.state import Message, ToolCall, Usage
+from tests.support_recordings import RECORDINGS, Recording
 from tests.support_wire import (
-    FIXTURES,
     Answer,
     Seen,
     ask,
-    chunk,
-    chunked_head,
     fault_seen_as,
-    http_reply,
     meets,
     seen_as,
     serving,
 )
-
-
-@dataclass(frozen=True)
-class Recording:
-    name: str
-    request: dict[str, Any]
-    response: str
-
-    @property
-    def parts(self) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers by lower-case name, body."""
-        head, _, body = self.response.replace("\r\n", "\n").partition("\n\n")
-        first, *lines = head.split("\n")
-        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
-        return int(first.split()[1]), headers, body.encode()
-
-    def answer(self, seen: Seen) -> Iterator[bytes]:
-        """The recording; what a backend asks before is answered as the recorded server would have."""
-        status, headers, body = self.parts
-        if seen.path == "/api/version" != self.request["path"]:
-            yield http_reply('{"version":"0.32.15"}')
-        elif headers.get("transfer-encoding") == "chunked":
-            yield chunked_head(status=status, content_type=headers["content-type"])
-            yield from (chunk(line) for line in body.splitlines(keepends=True))
-            yield chunk(b"")
-        else:
-            yield http_reply(
-                b"" if seen.method == "HEAD" else body, status=status, content_type=headers.get("content-type", "")
-            )
-
-
-def _recordings() -> list[Recording]:
-    folder = os.environ.get("WIRE_EXCHANGES")
-    if folder:
-        requests = sorted(Path(folder).glob("*.req.json"))
-        names = [path.name.removesuffix(".req.json") for path in requests]
-        return [
-            Recording(name, json.loads(path.read_text("utf-8")), _text(path.with_name(f"{name}.resp.txt")))
-            for name, path in zip(names, requests, strict=True)
-        ]
-    lines = (FIXTURES / "exchanges.jsonl").read_text("utf-8").split("\n")
-    return [Recording(**json.loads(line)) for line in lines if line]
-
-
-def _text(path: Path) -> str:
-    return path.read_bytes().decode("utf-8", "replace")
-
-
-RECORDINGS = {recording.name: recording for recording in _recordings()}
 
 
 def _replayed(recording: Recording) -> Any:
