@@ -45,7 +45,6 @@ class Board:
         self._lock = threading.Lock()
         self._rows = {id(plan): Row(inert_line(plan.label, 60)) for plan in plans}
         self._is_live = console.is_terminal and console.color_system is not None
-        self.tally = {"pass": 0, "fail": 0, "invalid": 0}
 
     def live(self) -> AbstractContextManager[object]:
         """While this is open, the table is kept up to date on a terminal."""
@@ -62,11 +61,10 @@ class Board:
         self._console.print(Text(inert_line(message), style="yellow"), soft_wrap=True)
 
     def finished(self, finished: Finished) -> None:
-        """Count a run, and show what it came to."""
+        """Show what a run came to."""
         row, verdict = self._rows[id(finished.plan)], finished.state.verdict
         with self._lock:
             row.outcome = verdict.outcome if verdict else "invalid"
-            self.tally[row.outcome] += 1
             _measure(row, finished.state)
             row.now = inert_line(why(finished.state), NOW_CHARS if self._is_live else 200)
         if not self._is_live:

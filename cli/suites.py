@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 import sys
 from argparse import Namespace
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -83,9 +84,9 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     try:
         interrupted = _run(batch, board)
     finally:  # a server or a disk that fails half-way takes no finished run with it
-        _report(batch)
-    _tell_end(batch, board)
-    return _exit_code(board, interrupted=interrupted)
+        tally = _report(batch)
+    _tell_end(batch, board, tally)
+    return _exit_code(tally, interrupted=interrupted)
 
 
 def chosen(plans: Sequence[Plan], patterns: Sequence[str] | None) -> list[Plan]:
@@ -151,33 +152,32 @@ def _purse(settings: Settings) -> BudgetEnforcer | None:
     return BudgetEnforcer(limits, settings.prices(), scope="batch")
 
 
-def _report(batch: Batch) -> None:
-    """The report on the runs that ended; what stands there is left alone where none did."""
+def _report(batch: Batch) -> Counter[str]:
+    """Report on the runs that ended, and count their outcomes; what stands there is left alone where none did."""
     folder = batch.settings.traces_dir
     states = load_all(folder, batch.id) if folder.is_dir() else []
     if states:
         write_report(states, batch.report)
+    return Counter(state.verdict.outcome if state.verdict else "invalid" for state in states)
 
 
-def _tell_end(batch: Batch, board: Board) -> None:
+def _tell_end(batch: Batch, board: Board, tally: Counter[str]) -> None:
     with TraceStore(batch.settings.traces_dir) as store:
         calls, spent = store.spent(batch.id)
-    tally = board.tally
+    ended, due = tally.total(), len(batch.plans)
+    runs = f"{ended} runs" if ended == due else f"{ended} of {due} runs"
     counts = f"{tally['pass']} passed, {tally['fail']} failed, {tally['invalid']} invalid"
-    ended = sum(tally.values())
-    of = f"{ended} runs" if ended == len(batch.plans) else f"{ended} of {len(batch.plans)} runs"
-    board.tell(
-        f"{of}: {counts}; {calls} calls, {usd(spent)}; traces in {batch.settings.traces_dir}/, report in {batch.report}"
-    )
+    where = f"traces in {batch.settings.traces_dir}/, report in {batch.report}"
+    board.tell(f"{runs}: {counts}; {calls} calls, {usd(spent)}; {where}")
 
 
-def _exit_code(board: Board, *, interrupted: bool) -> int:
+def _exit_code(tally: Counter[str], *, interrupted: bool) -> int:
     if interrupted:
         say("interrupted; the finished runs are kept")
         return INTERRUPTED
-    if board.tally["invalid"]:
+    if tally["invalid"]:
         return INVALID
-    return FAILED if board.tally["fail"] else OK
+    return FAILED if tally["fail"] else OK
 
 
 def _batch_id() -> str:

@@ -133,6 +133,8 @@ class Desk:
 
     def _entries(self) -> int:
         with closing(sqlite3.connect(f"file:{self.folder}/traces/.store.sqlite3?mode=ro", uri=True)) as store:
+            if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone():
+                return 0
             return int(store.execute("SELECT count(*) FROM entries").fetchone()[0])
 
     def _wait(self, there: Callable[[], bool]) -> None:

@@ -15,17 +15,20 @@ import pytest
 
 from tests.support_cli import CALCULATE, MULTIPLY, Desk, answer
 
+HOSTILE = "\x1b]52;c;cHduZWQ=\x07\x1b[2J\u202e\x9b2J[red]PASS"
+ACTIVE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]")
+
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Desk:
     return Desk(tmp_path)
 
 
-def on_a_terminal(desk: Desk, *args: str, **settings: str) -> str:
+def on_a_terminal(desk: Desk, *args: str, script: str = "main.py", **settings: str) -> str:
     """What a command writes to a real (pseudo-)terminal."""
     ours, theirs = pty.openpty()
     environment = desk.environment(TERM="xterm-256color", COLUMNS="100", **settings)
-    command = desk.command("main.py", *args)
+    command = desk.command(script, *args)
     process = subprocess.Popen(command, cwd=desk.folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
     written = b""
@@ -43,13 +46,24 @@ def on_a_terminal(desk: Desk, *args: str, **settings: str) -> str:
 
 
 def test_a_terminal_is_coloured_and_a_hostile_model_is_not_obeyed(desk: Desk) -> None:
-    hostile = "\x1b]52;c;cHduZWQ=\x07\x1b[2J\u202e\x9b2J[red]PASS"
-    replies = desk.script([{"content": CALCULATE}, {"content": answer(hostile, thought=hostile)}])
+    replies = desk.script([{"content": CALCULATE}, {"content": answer(HOSTILE, thought=HOSTILE)}])
     output = on_a_terminal(desk, "x", "--backend", "scripted", "--scripted", replies)
     assert "\x1b[35mACT" in output
     left = re.sub(r"\x1b\[[0-9;]*m", "", output)
-    assert not re.search(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202e]", left)
+    assert not ACTIVE.search(left)
     assert "[red]PASS" in left
+
+
+def test_the_live_table_of_a_suite_obeys_no_model_either(desk: Desk) -> None:
+    suite = {"cases": [{"id": "x", "task": "x", "asserts": [{"type": "answer_contains", "value": "nowhere"}]}]}
+    (desk.folder / "s.yaml").write_text(json.dumps(suite), encoding="utf-8")
+    replies = desk.script([{"content": CALCULATE}, {"content": answer(HOSTILE, thought=HOSTILE)}])
+    flags = ["s.yaml", "--backend", "scripted", "--scripted", replies]
+    output = on_a_terminal(desk, *flags, script="run_tests.py")
+    assert "fail" in output
+    left = re.sub(r"\x1b\[(\??[0-9;]*[mlhAH]|2K)", "", output)  # what rich draws a live table with
+    assert not ACTIVE.search(left)
+    assert "\x1b" not in on_a_terminal(desk, *flags, "--no-color", script="run_tests.py")
 
 
 def test_no_color_and_a_pipe_are_plain(desk: Desk) -> None:

@@ -177,6 +177,22 @@ def test_ctrl_c_keeps_the_finished_runs_and_reports_on_them(desk: Desk) -> None:
     assert "**1 passed**" in (desk.folder / "test_results.md").read_text("utf-8")
 
 
+def test_ctrl_c_waits_for_what_runs_side_by_side_and_counts_it(desk: Desk) -> None:
+    slow = [{"content": CALCULATE, "seconds": 2}, {"content": answer("42")}]
+    replies = desk.script({"*": slow})
+    command = desk.command("run_tests.py", "two.yaml", "--backend", "scripted", "--scripted", replies, "--jobs", "2")
+    process = subprocess.Popen(
+        command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    desk.wait_for("traces/.store.sqlite3")
+    desk.wait_for_entries(2)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert len(desk.traces()) == 2
+    assert "2 runs: 0 passed, 0 failed, 2 invalid; 2 calls" in out
+
+
 def test_all_tests_runs_every_suite_of_the_checkout(desk: Desk) -> None:
     done = desk.inside("--all-tests", "--backend", "scripted", "--scripted", desk.script(RIGHT))
     assert done.code == 1
