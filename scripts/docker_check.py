@@ -177,7 +177,7 @@ class Image:
         return found
 
     def execute(
-        self, command: list[str], traces: Path, user: str, timeout: float = 300
+        self, command: list[str], traces: Path, user: str, timeout: float = 900
     ) -> subprocess.CompletedProcess[str]:
         """Run a command in the image as Docker would: its entrypoint, a user, and traces/ mounted."""
         entrypoint: list[str] = self.config()["Entrypoint"]
@@ -209,11 +209,11 @@ def check_config(image: Image) -> str:
     return user
 
 
-def check_task(image: Image, user: str, name: str) -> None:
+def check_task(image: Image, user: str, name: str, *flags: str) -> None:
     """One task on the embedded model leaves one whole trace on the host, owned by the user it ran as."""
     uid = int(user.partition(":")[0])
     traces = new_traces(image.scratch / name, uid)
-    done = image.execute(TASK, traces, user)
+    done = image.execute([*TASK, *flags], traces, user)
     # A weak model may spend its budget; only a machine at fault (3) or a usage error (2) is a fault of the image.
     if done.returncode not in {0, 1}:
         raise CheckError(f"the task ended with exit {done.returncode}: {(done.stderr or done.stdout).strip()[-400:]}")
@@ -263,7 +263,8 @@ def check(scratch: Path) -> None:
     check_refusal(image)
     say("a traces folder that is not the user's is refused with the line that mends it")
     check_task(image, user, "traces")
-    check_task(image, "12345:12345", "traces-of-host-user")  # compose runs it as whoever the host's user is
+    # Compose runs it as whoever the host's user is, a stranger to the image; one call shows as much as ten.
+    check_task(image, "12345:12345", "traces-of-host-user", "--max-calls", "1")
     say("all held")
 
 
