@@ -123,15 +123,13 @@ class Desk:
         """The traces that stand in a folder."""
         return sorted((self.folder / folder).glob("*.json"))
 
-    def wait_for(self, name: str) -> None:
-        """Until a file is there, ten seconds at most."""
-        self._wait((self.folder / name).exists)
-
     def wait_for_entries(self, count: int) -> None:
         """Until so many reservations stand in the store, ten seconds at most: the call of the last one is under way."""
         self._wait(lambda: self._entries() >= count)
 
     def _entries(self) -> int:
+        if not (self.folder / "traces" / ".store.sqlite3").exists():
+            return 0
         with closing(sqlite3.connect(f"file:{self.folder}/traces/.store.sqlite3?mode=ro", uri=True)) as store:
             if not store.execute("SELECT 1 FROM sqlite_master WHERE name = 'entries'").fetchone():
                 return 0

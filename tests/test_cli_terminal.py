@@ -8,7 +8,6 @@ import pty
 import re
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -116,11 +115,7 @@ def test_ctrl_c_ends_with_what_was_done(desk: Desk) -> None:
     process = subprocess.Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout is not None
-    for line in process.stdout:
-        if line.startswith("OBSERVE"):
-            break
-    time.sleep(0.2)  # into the second call
+    desk.wait_for_entries(2)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=30)
     assert process.returncode == 130

@@ -147,7 +147,7 @@ def test_the_second_batch_on_a_folder_is_refused_and_a_single_task_is_not(desk: 
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
-        desk.wait_for("traces/.batch.lock")
+        desk.wait_for_entries(1)
         second = desk.inside_suite(*flags(desk))
         assert f"process {first.pid}" in second.line
         assert second.code == 2
@@ -184,7 +184,6 @@ def test_ctrl_c_waits_for_what_runs_side_by_side_and_counts_it(desk: Desk) -> No
     process = subprocess.Popen(
         command, cwd=desk.folder, env=desk.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    desk.wait_for("traces/.store.sqlite3")
     desk.wait_for_entries(2)
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=30)
