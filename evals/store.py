@@ -62,6 +62,7 @@ class TraceStore:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._store = folder / STORE_NAME
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
         self._starting: dict[str, Statement] = {}  # run rows that go in with their first reservation
@@ -191,7 +192,7 @@ class TraceStore:
 
         `last_words` may use the space kept back for what has to be said though the disk is full.
         """
-        with self._lock, disk_errors(self.folder / STORE_NAME):
+        with self._lock, disk_errors(self._store):
             try:
                 return self._transact(statements)
             except sqlite3.OperationalError as error:
@@ -218,7 +219,7 @@ class TraceStore:
         return changed[-1]
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
-        with self._lock, disk_errors(self.folder / STORE_NAME):
+        with self._lock, disk_errors(self._store):
             return self._connection().execute(query, values).fetchall()
 
     def _connection(self) -> sqlite3.Connection:
@@ -226,7 +227,7 @@ class TraceStore:
         if self._db is None:
             make_folder(self.folder)
             make_reserve(self.folder)
-            self._db = _open(self.folder / STORE_NAME)
+            self._db = _open(self._store)
         return self._db
 
 
