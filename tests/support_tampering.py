@@ -1,0 +1,182 @@
+"""What a dishonest hand might change in a genuine trace, and a word that must stand in what the verifier says of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from agent.state import AgentState, AssertResult, CallError, Verdict
+
+Tamper = Callable[[AgentState], object]
+
+
+def set_to(path: str, value: Any) -> Tamper:
+    """Put a value, or what a function makes of the old one, in the place that a dotted path names."""
+
+    def tamper(state: AgentState) -> None:
+        *parents, last = path.split(".")
+        place: Any = state
+        for name in parents:
+            place = place[int(name)] if name.lstrip("-").isdigit() else getattr(place, name)
+        setattr(place, last, value(getattr(place, last)) if callable(value) else value)
+
+    return tamper
+
+
+def _both(*tampers: Tamper) -> Tamper:
+    def tamper(state: AgentState) -> None:
+        for one in tampers:
+            one(state)
+
+    return tamper
+
+
+def _raw_count(place: int, change: int) -> Tamper:
+    """The server's own words changed."""
+
+    def tamper(state: AgentState) -> None:
+        body = json.loads(state.calls[place].raw)
+        body["prompt_eval_count"] += change
+        state.calls[place].raw = json.dumps(body)
+
+    return tamper
+
+
+def _usage_and_raw(place: int, change: int) -> Tamper:
+    return _both(_raw_count(place, change), set_to(f"calls.{place}.usage.prompt_tokens", lambda count: count + change))
+
+
+def _charged_again(place: int, change: int) -> Tamper:
+    """Raw reply, usage and charge all made to agree with each other."""
+    return _both(
+        _usage_and_raw(place, change), set_to(f"ledger.{place}.settled_microusd", lambda paid: paid + 10 * change)
+    )
+
+
+def _claim_refund(state: AgentState) -> None:
+    state.ledger[1].settled_as, state.ledger[1].settled_microusd = "refunded", 0
+
+
+def _claim_refund_and_error(state: AgentState) -> None:
+    _claim_refund(state)
+    state.calls[1].error = CallError(error_type="unreachable", message="x", fault="server")
+
+
+# name: (kind of genuine trace, what is done to it, what the verifier says)
+TAMPERED: dict[str, tuple[str, Tamper, str]] = {
+    "usage lowered": ("completed", set_to("calls.1.usage.prompt_tokens", 1), "usage.prompt_tokens is 1"),
+    "usage removed": ("completed", set_to("calls.1.usage.completion_tokens", None), "usage.completion_tokens is None"),
+    "cached invented": ("completed", set_to("calls.1.usage.cached_tokens", 5), "usage.cached_tokens is 5"),
+    "raw changed": ("completed", _raw_count(1, -5), "its raw reply says"),
+    "raw and usage changed": ("completed", _usage_and_raw(1, -5), "the usage of its call costs"),
+    "raw, usage and charge changed": ("completed", _charged_again(1, -5), "the model was told"),
+    "prompt price": ("completed", set_to("prices.prompt_microusd_per_1k", 5_000), "its bound and cap cost"),
+    "completion price": ("completed", set_to("prices.completion_microusd_per_1k", 5_000), "its bound and cap cost"),
+    "more calls allowed": ("completed", set_to("limits.max_calls", 11), "the model was told"),
+    "calls without a cap": ("completed", set_to("limits.max_calls", None), "the model was told"),
+    "fewer calls allowed": ("completed", set_to("limits.max_calls", 3), "ledger: 4 calls were made"),
+    "more money allowed": ("completed", set_to("limits.max_cost_microusd", 300_000), "the model was told"),
+    "less money allowed": (
+        "completed",
+        set_to("limits.max_cost_microusd", 20_000),
+        "limits.max_cost_microusd is 20000",
+    ),
+    "deadline passed": (
+        "completed",
+        _both(set_to("limits.max_seconds", 60.0), set_to("calls.1.timing.total", 70.0)),
+        "calls[1]: ended 70.0 s into the run",
+    ),
+    "began too late": (
+        "completed",
+        _both(set_to("limits.max_seconds", 60.0), set_to("steps.0.results.0.seconds", 70.0)),
+        "calls[1]: began 70.0 s into the run",
+    ),
+    "charged less": ("completed", set_to("ledger.1.settled_microusd", 1), "ledger[1]: settled 1 micro-dollars"),
+    "charged more": ("completed", set_to("ledger.3.settled_microusd", lambda paid: paid + 1), "ledger[3]: settled"),
+    "reserved less": ("completed", set_to("ledger.1.reserved_microusd", 1), "ledger[1]: reserved 1 micro-dollars"),
+    "bound lowered": ("completed", set_to("ledger.0.prompt_tokens_bound", 100), "a prompt bound of 100 tokens"),
+    "bound of another kind": ("completed", set_to("ledger.0.bound_kind", "grown"), "gives none of that kind"),
+    "cap raised": ("completed", set_to("ledger.1.max_completion_tokens", 513), "a completion cap of 513 tokens"),
+    "cap under the floor": ("completed", set_to("ledger.1.max_completion_tokens", 20), "a completion cap of 20 tokens"),
+    "window passed": (
+        "completed",
+        _both(set_to("ledger.1.bound_kind", "exact"), set_to("ledger.1.prompt_tokens_bound", 8000)),
+        "do not fit the window",
+    ),
+    "never settled": ("completed", set_to("ledger.1.settled_as", "open"), "ledger[1]: was never settled"),
+    "unknown made counted": ("uncounted", set_to("ledger.0.settled_as", "counted"), "makes it unknown"),
+    "counted made unknown": ("completed", set_to("ledger.0.settled_as", "unknown"), "makes it counted"),
+    "overshoot hidden": ("overshot", set_to("ledger.1.settled_as", "counted"), "makes it overshoot"),
+    "refund claimed": ("completed", _claim_refund, "given back"),
+    "refund and error claimed": ("completed", _claim_refund_and_error, "given back"),
+    "action on the last call": ("calls_used_up", set_to("ledger.3.purpose", "act"), "the budget refuses this call"),
+    "negative bound": ("completed", set_to("ledger.1.prompt_tokens_bound", -1), "a bound below zero"),
+    "entry removed": ("completed", lambda state: state.ledger.pop(), "3 entries for 4 calls"),
+    "entry added": ("completed", lambda state: state.ledger.append(state.ledger[-1]), "5 entries for 4 calls"),
+    "call record removed": ("calls_used_up", lambda state: state.calls.pop(), "4 entries for 3 calls"),
+    "step removed": ("completed", lambda state: state.steps.pop(1), "steps: their calls are 0, 2, 3"),
+    "call of another step": ("completed", set_to("calls.1.step", 0), "belongs to another step"),
+    "history cut": ("completed", set_to("calls.2.carried", 2), "does not go on from the call before it"),
+    "carries too much": ("completed", set_to("calls.1.carried", 7), "calls[1]: carries 7 messages"),
+    "reply changed": ("completed", set_to("calls.1.appended.0.content", "{}"), "appends another reply"),
+    "budget line changed": (
+        "completed",
+        set_to("calls.1.appended.1.content", "Budget: 10 of 10 calls, $0.200000 of $0.200000 left."),
+        "the model was told that 10 of 10",
+    ),
+    "budget line removed": ("completed", set_to("calls.1.appended.1.content", "x"), "does not end with the budget"),
+    "task changed": ("completed", set_to("task", "another"), "task: does not stand in the first prompt"),
+    "system prompt changed": ("completed", set_to("calls.0.appended.0.content", "x"), "system_prompt_hash"),
+    "seed changed": ("completed", set_to("calls.1.seed", 8), "calls[1]: temperature, seed or num_ctx"),
+    "error hidden": ("server_failed", set_to("calls.2.error", None), "calls[2]: error is None"),
+    "error invented": (
+        "completed",
+        set_to("calls.1.error", CallError(error_type="server_error", message="x", fault="server")),
+        "its raw reply is sound",
+    ),
+    "error without reply blamed on the model": (
+        "interrupted",
+        set_to("calls.2.error", CallError(error_type="not_json", message="x", fault="model")),
+        "there is no reply",
+    ),
+    "reply without a status": ("completed", set_to("calls.1.http_status", None), "has a reply without an HTTP status"),
+    "retry without a cause": ("retried", set_to("calls.1.error.retry", False), "has no error that may heal"),
+    "retry miscounted": ("retried", set_to("calls.2.attempt", 2), "attempt 2 of step 1 does not follow"),
+    "retry of another prompt": ("retried", set_to("calls.2.carried", 2), "its prompt is not the one before"),
+    "completed made exhausted": ("completed", set_to("status", "budget_exhausted"), "the last step gave an answer"),
+    "exhausted made completed": ("calls_used_up", set_to("status", "completed"), "the last step gave no such answer"),
+    "exhausted for another reason": (
+        "calls_used_up",
+        set_to("status_reason", "cost: the money left cannot pay a call of 64 tokens"),
+        "the money left pays for a further call",
+    ),
+    "exhausted without a reason": ("calls_used_up", set_to("status_reason", ""), "does not name the cap"),
+    "exhausted by an overshoot that is none": (
+        "calls_used_up",
+        set_to("status_reason", "overshoot: x"),
+        "the last call",
+    ),
+    "exhausted by a window that is not full": (
+        "calls_used_up",
+        set_to("status_reason", "context: x"),
+        "by context_over",
+    ),
+    "exhausted made looped": ("calls_used_up", set_to("status", "loop_detected"), "there are only"),
+    "exhausted made timeout": ("calls_used_up", set_to("status", "timeout"), "limits.max_seconds is None"),
+    "exhausted made running": ("calls_used_up", set_to("status", "running"), "status: running"),
+    "exhausted made error": ("calls_used_up", set_to("status", "error"), "error is not set"),
+    "overshoot made cancelled": ("overshot", set_to("status", "cancelled"), "an overshoot ends its run"),
+    "error of another kind": ("server_failed", set_to("error.error_type", "server_busy"), "the last call shows server"),
+    "answer changed": ("completed", set_to("answer", "43"), "gave no such answer"),
+    "partial answer passed off": ("calls_used_up", set_to("answer_is_partial", False), "is not marked as partial"),
+    "replans hidden": ("looped", set_to("replans", 0), "replans: 0"),
+    "result removed": ("completed", lambda state: state.steps[0].results.pop(), "1 actions and 0 results"),
+    "time below zero": ("completed", set_to("calls.1.timing.total", -1.0), "has a time that is no duration"),
+    "no end of time": ("completed", set_to("seconds", float("inf")), "seconds: is no duration"),
+    "failed made pass": (
+        "completed",
+        set_to("verdict", Verdict(outcome="pass", asserts=[AssertResult(type="equals", passed=False)])),
+        "an assert did not hold",
+    ),
+}
