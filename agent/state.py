@@ -164,7 +164,7 @@ class StepRecord(Record):
 
 
 class ModelInfo(Record):
-    """Which weights answered, as far as the server tells."""
+    """Which weights answered, as far as the server tells. `sampler` is what the backend adds to the run's sampling."""
 
     name: str
     backend: str
@@ -172,6 +172,7 @@ class ModelInfo(Record):
     digest: str | None = None
     quantization: str | None = None
     parameters: str | None = None
+    sampler: dict[str, float] = Field(default_factory=dict)
     context_window: int | None = None
 
 

@@ -93,7 +93,15 @@ def _new_state(plan: RunPlan, rng: Random) -> AgentState:
 
 
 def _react(parts: _Parts) -> None:
-    run_task(Run(parts.state, parts.llm, parts.tools, React(parts.tools), SilentReporter()))
+    run_task(
+        Run(
+            parts.state,
+            parts.llm,
+            parts.tools,
+            React(parts.tools, parts.state.sampling.max_completion_tokens),
+            SilentReporter(),
+        )
+    )
 
 
 def _converse(parts: _Parts) -> None:

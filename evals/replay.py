@@ -62,17 +62,17 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     """Run a trace again. With `live_tools` the tools really run, so that only the model is played back."""
     reporter = reporter or SilentReporter()
     tools = _tools(trace, live=live_tools)
-    strategy = make_strategy(trace.strategy, tools)
+    strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
     state = trace.model_copy(
         update={"steps": [], "calls": [], "ledger": [], "scratchpad": [], "replans": 0, "answer": None}
         | {"answer_is_partial": False, "status": "running", "status_reason": "", "error": None, "verdict": None}
     )
-    limits = Limits(trace.limits.max_calls, trace.limits.max_cost_microusd)
+    limits = Limits(trace.limits.max_calls, trace.limits.max_cost_microusd, trace.limits.max_seconds)
     prices = Prices(trace.prices.prompt_microusd_per_1k, trace.prices.completion_microusd_per_1k)
     backend = ReplayBackend(trace)
     llm = LLMClient(
         backend,
-        BudgetEnforcer(limits, prices),
+        BudgetEnforcer(limits, prices, clock=lambda: 0.0),  # no clock runs: only the recorded calls may end it
         state,
         journal=NoJournal(),
         reporter=reporter,

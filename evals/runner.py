@@ -71,7 +71,7 @@ class Runner:
         """
         backend = self.backend_for(plan)
         tools = _tools(plan, self.search_provider)
-        strategy = make_strategy(plan.strategy, tools)
+        strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompt)
         enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch)
         llm = LLMClient(

@@ -4,7 +4,7 @@ It shows consistency: a trace in which a call was dropped, doubled or reordered,
 bound, reservation or charge was changed, contradicts itself, even where indexes and sums were made to fit. It cannot
 know who wrote the file. Not found out are: a run invented whole; the end cut off one that was cancelled, or ended by
 its batch's cap, since what is left is what such a run leaves; the counts of the last call, where the raw reply was
-changed with them; `max_seconds`, which no message repeats, while the recorded times fit it.
+changed with them.
 """
 
 from __future__ import annotations
@@ -72,11 +72,12 @@ def _shape(state: AgentState) -> Iterator[str]:
         indexes = [record.index for record in records]
         if indexes != list(range(len(indexes))):
             yield f"{name}: indexes are {_shortened(indexes)}, not 0 to {len(indexes) - 1}"
-    if len(state.calls) != len(state.ledger) and not _was_cut_short(state):
+    unsettled = [entry.index for entry in state.ledger if entry.settled_as == "open"]
+    if unsettled and not _was_cut_short(state, unsettled):
+        yield f"ledger[{unsettled[0]}]: was never settled"
+    noted = len(state.calls) + (1 if unsettled else 0)
+    if not len(state.calls) <= len(state.ledger) <= noted:
         yield f"ledger: has {len(state.ledger)} entries for {len(state.calls)} calls"
-    for place, entry in enumerate(state.ledger[: len(state.calls)]):
-        if entry.settled_as == "open":
-            yield f"ledger[{place}]: was never settled"
     sampling = state.sampling
     for place, call in enumerate(state.calls):
         if (call.temperature, call.seed, call.num_ctx) != (sampling.temperature, sampling.seed, sampling.num_ctx):
@@ -86,11 +87,10 @@ def _shape(state: AgentState) -> Iterator[str]:
             yield f"calls[{place}]: has a time that is no duration"
 
 
-def _was_cut_short(state: AgentState) -> bool:
-    """A stop, or a fault of ours, may fall between a reservation and the record of its call: once, at the end."""
+def _was_cut_short(state: AgentState, unsettled: list[int]) -> bool:
+    """A stop, or a fault of ours, may fall between a reservation and its settlement: once, at the end."""
     stopped = state.status == "cancelled" or (state.error is not None and state.error.fault == "harness")
-    extra = state.ledger[len(state.calls) :]
-    return stopped and len(extra) == 1 and extra[0].settled_as == "open"
+    return stopped and unsettled == [len(state.ledger) - 1]
 
 
 def _shortened(indexes: list[int]) -> str:

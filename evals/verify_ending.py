@@ -11,7 +11,7 @@ from agent.prompts.budget_line import BudgetLeft
 from agent.prompts.react import observation_message
 from agent.state import AgentState, Message
 from agent.strategies.react import NO_REPLY
-from evals.verify_history import rebuild
+from evals.rebuilt import rebuild
 from evals.verify_ledger import DEADLINE_SLACK
 
 
@@ -53,7 +53,8 @@ def _exhausted(state: AgentState) -> Iterator[str]:
         if not state.ledger or state.ledger[-1].settled_as != "overshoot":
             yield "status: budget_exhausted by an overshoot, and the last call is none"
     elif cap == "context":
-        yield from _last_error_is(state, "context_overflow")
+        if not _window_was_full(state):
+            yield from _last_error_is(state, "context_overflow")
     else:
         yield "status: budget_exhausted, and status_reason does not name the cap that was reached"
 
@@ -71,6 +72,16 @@ def _last_error_is(state: AgentState, error_type: str) -> Iterator[str]:
 def _failed(state: AgentState) -> Iterator[str]:
     if state.error is not None and state.error.fault == "server":
         yield from _last_error_is(state, state.error.error_type)
+
+
+def _window_was_full(state: AgentState) -> bool:
+    """Whether a server that counts ahead may have counted too much for its window: then nothing was sent."""
+    if any(entry.bound_kind != "exact" for entry in state.ledger):
+        return False
+    money = state.limits.max_cost_microusd
+    prompt = _next_prompt_bound(state, 0 if money is None else money - state.cost_microusd)
+    room = min(MIN_COMPLETION_TOKENS, state.sampling.max_completion_tokens)
+    return prompt is None or prompt > state.sampling.num_ctx - room
 
 
 def _could_pay(state: AgentState, left: int) -> bool:
@@ -96,7 +107,7 @@ def _next_prompt_bound(state: AgentState, left: int) -> int | None:
         return None
     limits, last = state.limits, calls[-1]
     calls_left = None if limits.max_calls is None else limits.max_calls - state.calls_used
-    budget = BudgetLeft(calls_left, limits.max_calls, max(0, left), limits.max_cost_microusd)
+    budget = BudgetLeft(calls_left, limits.max_calls, max(0, left), limits.max_cost_microusd, limits.max_seconds)
     tail = Message(role="user", content=observation_message(step, budget, answer_only=True))
     reply = Message(role="assistant", content=last.reply or NO_REPLY)
     grown = grown_bound([*last.prompt, reply, tail], last.as_previous(), last.call.tools_hash)

@@ -7,60 +7,18 @@ budget that the ledger had left then; each bound follows from the prompt and fro
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import RawReply
-from agent.llm.bounds import PreviousCall, grown_bound, sent_bytes_bound
+from agent.llm.bounds import grown_bound, sent_bytes_bound
 from agent.llm.envelopes import decode, usage_of
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
-from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
+from agent.state import AgentState, LLMCall, Usage, content_hash
 from agent.strategies.react import NO_REPLY
-from evals.replies import raw_reply, reply_text
+from evals.rebuilt import Rebuilt, rebuild
 
 # What servers write into every reply and never twice the same: Ollama's and /v1's time, /v1's id.
 _STAMPS = ('"created_at":', '"created":')
-
-
-@dataclass(frozen=True)
-class Rebuilt:
-    """A call with its whole prompt and the text of its reply (None: none could be read).
-
-    `before` is the last call before it that was sent: the prompt of one that was not sent leaves no mark.
-    """
-
-    call: LLMCall
-    entry: LedgerEntry
-    before: Rebuilt | None
-    prompt: tuple[Message, ...]
-    raw: RawReply | None
-    reply: str | None
-
-    def as_previous(self) -> PreviousCall:
-        """What the bound of the call after it stands on."""
-        counted = self.call.usage.prompt_tokens
-        return PreviousCall(
-            messages=self.prompt,
-            reply=self.reply,
-            prompt_tokens=self.entry.prompt_tokens_bound if counted is None else counted,
-            completion_tokens=self.call.usage.completion_tokens,
-            tools_hash=self.call.tools_hash,
-        )
-
-    def failed_at_server(self) -> bool:
-        """Whether no reply of the model came back."""
-        return self.call.error is not None and self.call.error.fault == "server"
-
-
-def rebuild(state: AgentState) -> list[Rebuilt]:
-    """Every call that has a ledger entry, with what it sent. Impossible `carried` values are left to the checks."""
-    calls: list[Rebuilt] = []
-    before: Rebuilt | None = None
-    for call, entry in zip(state.calls, state.ledger, strict=False):
-        carried = before.prompt[: max(0, call.carried)] if before else ()
-        calls.append(Rebuilt(call, entry, before, (*carried, *call.appended), raw_reply(call), reply_text(call)))
-        before = before if entry.settled_as == "refunded" else calls[-1]
-    return calls
 
 
 def history_faults(state: AgentState) -> Iterator[str]:
@@ -106,8 +64,9 @@ def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[s
     try:
         decode(raw)
     except (ModelError, BackendError) as error:
-        if said not in (error.error_type, None) or (said is None and isinstance(error, BackendError)):
-            yield f"calls[{place}]: error is {said}, and its raw reply gives {error.error_type}"
+        found = "repetition" if error.detail == "repetition" else error.error_type
+        if said not in (found, None) or (said is None and isinstance(error, BackendError)):
+            yield f"calls[{place}]: error is {said}, and its raw reply gives {found}"
     else:
         if call.error is not None and call.error.fault == "server" and said != "prompt_truncated":
             yield f"calls[{place}]: error is {said}, and its raw reply is sound"
@@ -175,13 +134,14 @@ def _left(state: AgentState, place: int) -> BudgetLeft:
         limits.max_calls,
         None if limits.max_cost_microusd is None else max(0, limits.max_cost_microusd - spent),
         limits.max_cost_microusd,
+        limits.max_seconds,
     )
 
 
 def _words(left: BudgetLeft) -> str:
     return (
         f"{left.calls_left} of {left.max_calls} calls and {left.microusd_left} of {left.max_cost_microusd}"
-        " micro-dollars are left"
+        f" micro-dollars are left, within {left.max_seconds} seconds"
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from agent.budget import MIN_COMPLETION_TOKENS, BudgetEnforcer, Limits, Prices, Reservation
 from agent.errors import BudgetExceededError
 from agent.state import AgentState, LedgerEntry, LLMCall
+from evals.rebuilt import Rebuilt, rebuild
 
 SECONDS_SLACK = 2.0  # what closing a connection may take after its deadline
 DEADLINE_SLACK = 0.5  # clocks are read at slightly different moments
@@ -55,6 +56,7 @@ def _replayed(state: AgentState) -> Iterator[str]:
     """The ledger through a fresh budget: would each call have been admitted, and charged like this?"""
     prices = Prices(state.prices.prompt_microusd_per_1k, state.prices.completion_microusd_per_1k)
     budget = BudgetEnforcer(Limits(state.limits.max_calls, state.limits.max_cost_microusd), prices)
+    rebuilt = rebuild(state)
     for place, entry in enumerate(state.ledger):
         if entry.prompt_tokens_bound < 0 or entry.max_completion_tokens < 1:
             yield f"ledger[{place}]: a bound below zero or an empty completion cap"
@@ -70,7 +72,8 @@ def _replayed(state: AgentState) -> Iterator[str]:
             yield f"ledger[{place}]: the budget refuses this call (purpose {entry.purpose}): {error}"
             return
         yield from _same_reservation(place, entry, again.entry)
-        yield from _settlement(state, place, budget, again)
+        if entry.settled_as != "open" and place < len(rebuilt):  # verify.py says where one may be open
+            yield from _settlement(rebuilt[place], budget, again)
 
 
 def _same_reservation(place: int, entry: LedgerEntry, again: LedgerEntry) -> Iterator[str]:
@@ -86,17 +89,14 @@ def _same_reservation(place: int, entry: LedgerEntry, again: LedgerEntry) -> Ite
         )
 
 
-def _settlement(state: AgentState, place: int, budget: BudgetEnforcer, again: Reservation) -> Iterator[str]:
-    entry = state.ledger[place]
-    if place >= len(state.calls):
-        return  # reserved and interrupted before anything was recorded; verify.py says where that may be
-    call = state.calls[place]
+def _settlement(rebuilt: Rebuilt, budget: BudgetEnforcer, again: Reservation) -> Iterator[str]:
+    entry, place = rebuilt.entry, again.entry.index
     if entry.settled_as == "refunded":
-        if not _was_never_sent(call):
+        if not _was_never_sent(rebuilt.call):
             yield f"ledger[{place}]: given back, and calls[{place}] does not show that nothing was sent"
         due = budget.release(again)
     else:
-        due = budget.settle(again, call.usage)
+        due = budget.settle(again, rebuilt.usage)
     if entry.settled_as != due.settled_as:
         yield f"ledger[{place}]: settled as {entry.settled_as}, and the usage of its call makes it {due.settled_as}"
     if entry.settled_microusd != due.settled_microusd:

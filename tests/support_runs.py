@@ -59,7 +59,7 @@ def new_run(
     """A run that is ready to start."""
     backend = _backend(script)
     tools = ToolRegistry(toolset("core"), ToolContext(corpus=corpus))
-    strategy = make_strategy("react", tools)
+    strategy = make_strategy("react", tools, max_completion_tokens)
     state = AgentState(
         run_id="run-1",
         task=task,

@@ -108,7 +108,11 @@ def recompute(state: AgentState) -> AgentState:
 def _left(state: AgentState, place: int, spent: int) -> BudgetLeft:
     calls, money = state.limits.max_calls, state.limits.max_cost_microusd
     return BudgetLeft(
-        None if calls is None else calls - place, calls, None if money is None else max(0, money - spent), money
+        None if calls is None else calls - place,
+        calls,
+        None if money is None else max(0, money - spent),
+        money,
+        state.limits.max_seconds,
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import strategies as st
 
 from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext, ToolError
-from agent.tools.calculate_math import MAX_BITS, CalculateMath, evaluate
+from agent.tools.calculate_math import DECODE_PATTERN, MAX_BITS, CalculateMath, evaluate
 from agent.tools.registry import ToolRegistry
 
 
@@ -214,3 +215,30 @@ def test_the_value_is_pythons_own(expression: str) -> None:
         for spelled in (expression, expression.replace("**", "^")):
             value = evaluate(spelled)
             assert (type(value), value) == (type(expected), expected)
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "1000 * (1 + 0.05)^10",
+        "(1+0.05/12)**360",
+        "-2^2",
+        "((1+2)*3)//4 % 5",
+        "max(1, 2, 3) - min(4, 5)",
+        "sqrt(2) + log(100, 10) + log2(8) + factorial(5)",
+        "2*pi*e",
+        "round(1000*1.05**10, 2)",
+        "comb(52,5)",
+        "7",
+    ],
+)
+def test_what_a_grammar_lets_a_model_write_holds_ordinary_expressions(expression: str) -> None:
+    assert re.fullmatch(DECODE_PATTERN, expression)
+    evaluate(expression)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "25th Fibonacci number", "', '", "import os", ")", "1 2", "x" * 9, "1+" * 30 + "1"]
+)
+def test_what_a_grammar_lets_a_model_write_keeps_words_and_endless_sums_out(text: str) -> None:
+    assert not re.fullmatch(DECODE_PATTERN, text)

@@ -16,7 +16,7 @@ from pydantic import Field, create_model
 from agent.errors import UsageError
 from agent.state import ToolCall
 from agent.tools.base import Params, Tool, ToolContext, ToolError
-from agent.tools.json_schema import GRAMMAR_MAX_TEXT, NATIVE_MAX_TEXT, parameter_words, plain_schema
+from agent.tools.json_schema import DECODE_PATTERN, GRAMMAR_MAX_TEXT, NATIVE_MAX_TEXT, parameter_words, plain_schema
 from agent.tools.registry import TOOLSETS, ToolRegistry, toolset
 
 ShortText = Annotated[str, Field(max_length=12)]
@@ -249,14 +249,16 @@ def test_validation_and_native_schema_agree(data: st.DataObject) -> None:
 def test_schemas_suit_a_grammar_compiler(tool: Tool[Any]) -> None:
     tools = registry(tool)
     for node in nodes(tools.actions_schema()):
-        assert not {"$ref", "$defs", "pattern", "format", "title", "default", "description"} & set(node)
-        if node.get("type") == "string" and "enum" not in node:
+        assert not {"$ref", "$defs", DECODE_PATTERN, "format", "title", "default", "description"} & set(node)
+        if "pattern" in node:  # unanchored or unbounded it would not end a text
+            assert re.fullmatch(r"\^[^*+?]*\$", re.sub(r"\\.|\[[^]]*\]|\)\?| \?", "", node["pattern"]))
+        elif node.get("type") == "string" and "enum" not in node:
             assert node["maxLength"] <= GRAMMAR_MAX_TEXT
         if node.get("type") == "array":
             assert "maxItems" in node
         assert node.get("properties") != {}
     for node in nodes(tools.native_tools()[0]["function"]["parameters"]):
-        assert not {"$ref", "$defs", "title", "default"} & set(node)
+        assert not {"$ref", "$defs", DECODE_PATTERN, "title", "default"} & set(node)
         assert node.get("maxLength", 0) <= NATIVE_MAX_TEXT
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.state import BoundKind, Message
+from agent.state import BoundKind, Message, Usage
 
 # What a chat template may put around one message: role headers, turn ends, and the opening of the reply. Measured
 # templates need 4 to 10 tokens a message; a model without special tokens spells the same markers out, at most 61 bytes
@@ -40,7 +40,8 @@ class Bound:
 class PreviousCall:
     """What the next bound may stand on. `prompt_tokens` is the count where the server gave one, else its bound.
 
-    `completion_tokens` is None where the server did not count; then the reply's bytes are taken.
+    `completion_tokens` is None where the server did not count; then the reply's bytes are taken. `counted_prompt` is
+    the server's own count or None.
     """
 
     messages: tuple[Message, ...]
@@ -48,6 +49,7 @@ class PreviousCall:
     prompt_tokens: int
     completion_tokens: int | None
     tools_hash: str | None = None
+    counted_prompt: int | None = None
 
 
 def message_bytes(message: Message) -> int:
@@ -84,3 +86,16 @@ def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash:
         else:
             tokens += message_bytes(message) + MESSAGE_ALLOWANCE
     return Bound(tokens, "grown")
+
+
+def believable(usage: Usage, messages: Sequence[Message], previous: PreviousCall | None) -> Usage:
+    """The counts that may be charged. A prompt that only grew cannot have become shorter.
+
+    Older servers leave cached tokens out of the prompt count (ollama#2068): such a count is unknown, not low.
+    """
+    if previous is None or previous.counted_prompt is None or usage.prompt_tokens is None:
+        return usage
+    grew = tuple(messages[: len(previous.messages)]) == previous.messages
+    if grew and usage.prompt_tokens < previous.counted_prompt:
+        return usage.model_copy(update={"prompt_tokens": None})
+    return usage

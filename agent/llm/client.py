@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,7 +16,8 @@ from agent.budget import BudgetEnforcer, Reservation
 from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, NotSentError
 from agent.journal import Journal
 from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
-from agent.llm.bounds import Bound, PreviousCall, grown_bound, message_bytes, sent_bytes_bound
+from agent.llm.bounds import Bound, message_bytes
+from agent.llm.conversation import Conversation
 from agent.llm.envelopes import decode, prompt_was_cut, usage_of
 from agent.llm.replies import Reply, read_reply
 from agent.prompts.budget_line import BudgetLeft
@@ -65,7 +66,7 @@ class LLMClient:
         self._call_timeout_seconds = call_timeout_seconds
         self._cancelled = cancelled or threading.Event()
         self._sleep = sleep
-        self._previous: PreviousCall | None = None
+        self._conversation = Conversation()
         self._hashes: dict[int, tuple[Any, str]] = {}
         self.step = 0
 
@@ -77,13 +78,13 @@ class LLMClient:
     @property
     def last_content(self) -> str | None:
         """The text of the last reply as the server gave it, thinking apart; None where none could be taken out."""
-        return self._previous.reply if self._previous else None
+        return self._conversation.last_reply
 
     def budget_left(self) -> BudgetLeft:
         """What may still be spent in this run, for the line in the prompt."""
-        limits = self._enforcer.limits
+        gate, limits = self._enforcer, self._enforcer.limits
         return BudgetLeft(
-            self._enforcer.calls_left(), limits.max_calls, self._enforcer.microusd_left(), limits.max_cost_microusd
+            gate.calls_left(), limits.max_calls, gate.microusd_left(), limits.max_cost_microusd, limits.max_seconds
         )
 
     def chat(self, ask: Ask) -> Reply:
@@ -111,13 +112,15 @@ class LLMClient:
         if self._cancelled.is_set():
             raise CancelledRunError
         request = self._request(ask)
-        bound = self._bound(request)
+        exact = self._backend.count_prompt_tokens(request)
+        bound = self._conversation.bound(request, exact, self._hash(request.tools))
         reservation = self._enforcer.reserve(
             bound.tokens, self._fitting_cap(bound), purpose=ask.purpose, bound_kind=bound.kind
         )
         entry = reservation.entry
         self._state.ledger.append(entry)
         call = self._new_call(request, entry.index, attempt)
+        self._state.calls.append(call)
         request = replace(
             request, max_completion_tokens=entry.max_completion_tokens, deadline_seconds=self._deadline_seconds()
         )
@@ -140,16 +143,6 @@ class LLMClient:
             stream=ask.stream,
         )
 
-    def _bound(self, request: ChatRequest) -> Bound:
-        exact = self._backend.count_prompt_tokens(request)
-        if exact is not None:
-            return Bound(exact, "exact")
-        if self._previous is not None:
-            grown = grown_bound(request.messages, self._previous, self._tools_hash(request))
-            if grown is not None:
-                return grown
-        return sent_bytes_bound(request.messages, request.tools)
-
     def _fitting_cap(self, bound: Bound) -> int:
         """The completion cap, kept inside the model's window where the prompt's size is known exactly."""
         cap = self._state.sampling.max_completion_tokens
@@ -168,7 +161,7 @@ class LLMClient:
         return self._call_timeout_seconds if left is None else max(0.001, min(left, self._call_timeout_seconds))
 
     def _new_call(self, request: ChatRequest, index: int, attempt: int) -> LLMCall:
-        carried = _common_prefix(self._previous.messages, request.messages) if self._previous else 0
+        carried = self._conversation.carried(request.messages)
         return LLMCall(
             index=index,
             step=self.step,
@@ -176,7 +169,7 @@ class LLMClient:
             carried=carried,
             appended=list(request.messages[carried:]),
             schema_hash=self._hash(request.schema),
-            tools_hash=self._tools_hash(request),
+            tools_hash=self._hash(request.tools),
             temperature=request.temperature,
             seed=request.seed,
             num_ctx=request.num_ctx,
@@ -193,15 +186,17 @@ class LLMClient:
             raise
         except BaseException as error:  # whatever ended it, Ctrl-C included, something was sent and is paid for
             call.timing = Timing(total=time.perf_counter() - started)
-            if isinstance(error, BackendError):
+            stopped = self._cancelled.is_set()  # then whoever stopped the run also hung up on the server
+            if isinstance(error, BackendError) and not stopped:
                 call.error = _call_error(error, "server")
             self._settle(reservation, call, request, None)
+            if isinstance(error, BackendError) and stopped:
+                raise CancelledRunError from error
             raise
 
     def _give_back(self, reservation: Reservation, call: LLMCall, error: NotSentError) -> None:
         call.error = _call_error(error, "server")
-        self._enforcer.release(reservation)
-        self._record(reservation, call)
+        self._journal.settled(self._state.run_id, self._enforcer.release(reservation))
 
     def _settle(self, reservation: Reservation, call: LLMCall, request: ChatRequest, raw: RawReply | None) -> None:
         if raw is not None:
@@ -209,25 +204,17 @@ class LLMClient:
             call.raw, call.streamed = raw.body, raw.streamed
             call.usage = usage_of(raw)
             call.timing = Timing(total=raw.seconds)
-        entry = self._enforcer.settle(reservation, call.usage)
-        self._previous = PreviousCall(
-            messages=request.messages,
-            reply=None,
-            prompt_tokens=_or(call.usage.prompt_tokens, entry.prompt_tokens_bound),
-            completion_tokens=call.usage.completion_tokens,
-            tools_hash=call.tools_hash,
-        )
-        self._record(reservation, call)
-
-    def _record(self, reservation: Reservation, call: LLMCall) -> None:
-        self._state.calls.append(call)
-        self._journal.settled(self._state.run_id, reservation.entry)
+        usage = self._conversation.chargeable(call.usage, request.messages)
+        entry = self._enforcer.settle(reservation, usage)
+        self._conversation.sent(request, entry, usage, call.tools_hash)
+        self._journal.settled(self._state.run_id, entry)
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _read(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
         try:
             reply = self._decoded(ask, call, raw)
+            call.repairs = list(reply.repairs)
         except ModelError as error:
             call.error = _call_error(error, "model")
             raise
@@ -236,7 +223,6 @@ class LLMClient:
             raise
         finally:
             self._reporter.call_finished(self._state, call)
-        call.repairs = list(reply.repairs)
         return reply
 
     def _decoded(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
@@ -244,10 +230,9 @@ class LLMClient:
             raise BudgetExceededError(
                 "overshoot", "the server counted more tokens than the call was allowed; the run ends here"
             )
-        envelope = decode(raw)
+        envelope = _decode(raw)
         self._note_timing(call, envelope)
-        if self._previous is not None:
-            self._previous = replace(self._previous, reply=envelope.content)
+        self._conversation.replied(envelope.content)
         self._refuse_cut_prompt(ask, call.usage)
         return read_reply(envelope, schema=ANY_OBJECT if ask.schema else None, tools=ask.tools or ())
 
@@ -278,9 +263,6 @@ class LLMClient:
 
     # -- small things -------------------------------------------------------------------------------------------
 
-    def _tools_hash(self, request: ChatRequest) -> str | None:
-        return self._hash(request.tools)
-
     def _hash(self, value: Any) -> str | None:
         """Schemas are shared and never change: each is hashed once, and held so that its id stays its own."""
         if value is None:
@@ -291,6 +273,16 @@ class LLMClient:
         return self._hashes[key][1]
 
 
+def _decode(raw: RawReply) -> Envelope:
+    """The envelope. A server that stopped a model for repeating itself did its duty: that is the model's fault."""
+    try:
+        return decode(raw)
+    except BackendError as error:
+        if error.detail == "repetition":
+            raise ModelError("repetition", str(error)) from None
+        raise
+
+
 def _call_error(error: ModelError | BackendError, fault: str) -> CallError:
     return CallError(
         error_type=error.error_type,
@@ -299,14 +291,3 @@ def _call_error(error: ModelError | BackendError, fault: str) -> CallError:
         detail=error.detail,
         retry=error.retry,
     )
-
-
-def _common_prefix(before: Sequence[Message], now: Sequence[Message]) -> int:
-    for place, (old, new) in enumerate(zip(before, now, strict=False)):
-        if old is not new and old != new:
-            return place
-    return min(len(before), len(now))
-
-
-def _or(value: int | None, otherwise: int) -> int:
-    return otherwise if value is None else value

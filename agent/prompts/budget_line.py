@@ -10,24 +10,36 @@ from typing import NamedTuple
 
 _CALLS = r"(?:(\d+) of (\d+) calls|any number of calls)"
 _MONEY = r"(?:\$(\d+)\.(\d{6}) of \$(\d+)\.(\d{6})|any amount)"
-_LINE = re.compile(rf"Budget: {_CALLS}, {_MONEY} left\.")
+_SECONDS = r"(?: \(within (\d+(?:\.\d+)?) s in all\))?"
+_LINE = re.compile(rf"Budget: {_CALLS}, {_MONEY} left{_SECONDS}\.")
 
 
 class BudgetLeft(NamedTuple):
-    """What a budget line says: calls and micro-dollars left, and the caps; None where there is no cap."""
+    """What a budget line says: calls and micro-dollars left, and the caps; None where there is no cap.
+
+    Of the clock it says only the cap: seconds left would differ each time a run is replayed.
+    """
 
     calls_left: int | None
     max_calls: int | None
     microusd_left: int | None
     max_cost_microusd: int | None
+    max_seconds: float | None = None
 
 
 def budget_line(left: BudgetLeft) -> str:
     """One line of text, exact to the micro-dollar."""
     calls = "any number of calls" if left.max_calls is None else f"{left.calls_left} of {left.max_calls} calls"
-    if left.max_cost_microusd is None or left.microusd_left is None:
-        return f"Budget: {calls}, any amount left."
-    return f"Budget: {calls}, {usd(left.microusd_left)} of {usd(left.max_cost_microusd)} left."
+    money = "any amount"
+    if left.max_cost_microusd is not None and left.microusd_left is not None:
+        money = f"{usd(left.microusd_left)} of {usd(left.max_cost_microusd)}"
+    seconds = "" if left.max_seconds is None else f" (within {_plain(left.max_seconds)} s in all)"
+    return f"Budget: {calls}, {money} left{seconds}."
+
+
+def _plain(seconds: float) -> str:
+    """Seconds exact to the microsecond, without an exponent or needless zeros."""
+    return f"{seconds:.6f}".rstrip("0").rstrip(".")
 
 
 def usd(microusd: int) -> str:
@@ -43,10 +55,11 @@ def parse_budget_line(text: str) -> BudgetLeft | None:
     match = _LINE.fullmatch(text.rsplit("\n", 1)[-1])
     if match is None:
         return None
-    calls_left, max_calls, left_usd, left_micro, max_usd, max_micro = match.groups()
+    calls_left, max_calls, left_usd, left_micro, max_usd, max_micro, seconds = match.groups()
     return BudgetLeft(
         None if max_calls is None else int(calls_left),
         None if max_calls is None else int(max_calls),
         None if max_usd is None else int(left_usd) * 1_000_000 + int(left_micro),
         None if max_usd is None else int(max_usd) * 1_000_000 + int(max_micro),
+        None if seconds is None else float(seconds),
     )

@@ -6,25 +6,28 @@ from agent.prompts import notices
 from agent.prompts.budget_line import BudgetLeft, budget_line
 from agent.state import StepRecord, ToolCall, ToolResult
 
-PROGRESS_WORDS = ("on_track", "stuck", "done")
+PROGRESS_WORDS = ("on_track", "stuck")
 
 _SYSTEM = """\
-You solve the user's task by calling tools and then giving a final answer. You work in turns. In each turn you reply \
-with exactly one JSON object with these four fields, in this order, and nothing else:
-- "progress_check": one of {progress}.
-- "thought": what you know, and what to do next, in one short sentence.
-- "action": the one tool call to make now, as {{"tool": its name, "args": its arguments}}; or null.
-- "final_answer": the answer to the task as text; or null.
-Exactly one of "action" and "final_answer" is null. After an action you are shown its result as an observation. Base \
-the final answer on observations. Calls are limited: the last line of each message says what is left.
+You solve tasks with tools. You cannot look things up, calculate, or run code yourself: a tool does it.
 
 Tools:
-{tools}"""
+{tools}
+
+Each turn you write one JSON object with these four fields, in this order, and nothing else:
+- "progress_check": {progress}.
+- "thought": one short sentence: what you need to find out, and which tool can find it.
+- "action": the tool to call now, as an object with "tool" (its name) and "args" (its parameters). null when you give \
+the final answer.
+- "final_answer": null while you use a tool. The full answer to the task, as text, when you are done.
+
+The result of a tool comes back as an observation. If it failed, try a different call. When the observations answer \
+the task, give the final answer. Calls are limited: the last line of each message says what is left."""
 
 
 def system_prompt(tools_prose: str) -> str:
     """The system message: the contract, then the tools."""
-    return _SYSTEM.format(progress=", ".join(f'"{word}"' for word in PROGRESS_WORDS), tools=tools_prose)
+    return _SYSTEM.format(progress=" or ".join(f'"{word}"' for word in PROGRESS_WORDS), tools=tools_prose)
 
 
 def task_message(task: str, left: BudgetLeft, *, answer_only: bool) -> str:

@@ -17,10 +17,13 @@ from agent.state import AgentState, Message, ToolCall
 from agent.strategies.base import Decision
 from agent.tools.registry import ToolRegistry
 
-# Bounds on what a grammar may write: small models run on otherwise. Together with a tool's own bounds they keep a
-# whole reply inside 512 tokens at the usual three to four characters a token.
-MAX_THOUGHT_CHARS = 200
-MAX_ANSWER_CHARS = 1200
+# Bounds on what a grammar may write: small models run on otherwise, often in digits at a token each. An answer may
+# take what the completion cap leaves beside the rest of the object, at 2.5 characters a token (English has about 4).
+MAX_THOUGHT_CHARS = 160
+REST_OF_TURN_TOKENS = 150
+ANSWER_CHARS_PER_TOKEN = 2.5
+MIN_ANSWER_CHARS = 200
+MAX_ANSWER_CHARS = 1500  # llama.cpp compiles repetitions below 2,000 only
 NO_REPLY = "(no usable reply)"
 _FIELDS = ("progress_check", "thought", "action", "final_answer")
 
@@ -30,12 +33,11 @@ class React:
 
     name = "react"
 
-    def __init__(self, tools: ToolRegistry) -> None:
+    def __init__(self, tools: ToolRegistry, max_completion_tokens: int) -> None:
         self.system_prompt = prompts.system_prompt(tools.prose())
         self._messages: list[Message] = [Message(role="system", content=self.system_prompt)]
-        action = tools.action_schema()
-        acting = _turn_schema(action, {"type": "null"})
-        answering = _turn_schema({"type": "null"}, _text(MAX_ANSWER_CHARS))
+        acting = _turn_schema(tools.action_schema(), {"type": "null"})
+        answering = _turn_schema({"type": "null"}, _text(answer_chars(max_completion_tokens)))
         self._schemas: dict[str, dict[str, Any]] = {
             "act": acting,
             "answer": answering,
@@ -76,6 +78,12 @@ def _allowed(state: AgentState, *, answer_only: bool) -> str:
         return "answer"
     rejected = any(event.guard == "evidence" for step in state.steps for event in step.guards)
     return "act" if rejected and not has_evidence(state) else "either"
+
+
+def answer_chars(max_completion_tokens: int) -> int:
+    """How long a final answer a grammar admits under a completion cap."""
+    room = int((max_completion_tokens - REST_OF_TURN_TOKENS) * ANSWER_CHARS_PER_TOKEN)
+    return min(max(MIN_ANSWER_CHARS, room), MAX_ANSWER_CHARS)
 
 
 def _text(max_length: int) -> dict[str, Any]:

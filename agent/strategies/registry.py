@@ -8,9 +8,9 @@ from agent.strategies.base import Strategy
 from agent.strategies.react import React
 from agent.tools.registry import ToolRegistry
 
-STRATEGIES: dict[str, Callable[[ToolRegistry], Strategy]] = {React.name: React}
+STRATEGIES: dict[str, Callable[[ToolRegistry, int], Strategy]] = {React.name: React}
 
 
-def make_strategy(name: str, tools: ToolRegistry) -> Strategy:
-    """A new instance for one run. Settings and suites have checked the name."""
-    return STRATEGIES[name](tools)
+def make_strategy(name: str, tools: ToolRegistry, max_completion_tokens: int) -> Strategy:
+    """A new instance for one run, whose replies are capped so. Settings and suites have checked the name."""
+    return STRATEGIES[name](tools, max_completion_tokens)

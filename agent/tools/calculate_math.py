@@ -82,6 +82,14 @@ _CHARACTER_HELP = {
 _COMMA_HELP = "Commas only separate the arguments of a function: write large numbers without them."
 _TOO_LARGE = "The result would be too large to compute. Use smaller numbers, or logarithms."
 
+# What a grammar lets a model write here: up to 21 operands with an operator or a comma between them, each with up to
+# three opening and closing parentheses, which need not match. It keeps words out, not expressions.
+_OPERAND = (
+    rf"(-|\(|({'|'.join(_FUNCTIONS)})\(){{0,3}}"
+    rf"([0-9]{{1,18}}(\.[0-9]{{1,18}})?|{'|'.join(_CONSTANTS)})\){{0,3}}"
+)
+DECODE_PATTERN = rf"^{_OPERAND}( ?(\*\*|//|[-+*/%^,]) ?{_OPERAND}){{0,20}}$"
+
 
 class CalculateMathParams(Params):
     """What calculate_math takes."""
@@ -92,6 +100,7 @@ class CalculateMathParams(Params):
         description="Arithmetic only: numbers, parentheses, + - * / // % and ^ for powers, the constants pi and e, "
         "and the functions sqrt, sin, cos, tan (radians), log (natural; the base may follow), exp, abs, pow, floor, "
         "ceil, round, min, max, factorial, comb.",
+        json_schema_extra={"decodePattern": DECODE_PATTERN},
     )
 
 

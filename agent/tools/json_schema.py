@@ -21,6 +21,10 @@ GRAMMAR_MAX_TEXT = 1000
 # From here on a length is left out of what native tool calling sends: servers compile that to a grammar too.
 NATIVE_MAX_TEXT = 1999
 
+# A text's parameter may declare (in json_schema_extra) what a grammar lets a model write of it. It must be anchored at
+# both ends and bounded; it guides decoding only, and what is refused or accepted does not depend on it.
+DECODE_PATTERN = "decodePattern"
+
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,3})?")
 _WORDS = {"string": "text", "boolean": "true or false", "null": "null"}
 
@@ -47,7 +51,8 @@ def native_schema(schema: Schema) -> Schema:
 
     def relax(node: Schema) -> Schema:
         too_long = node.get("maxLength", 0) > NATIVE_MAX_TEXT
-        return {key: value for key, value in node.items() if not (too_long and key == "maxLength")}
+        left_out = {DECODE_PATTERN, "maxLength"} if too_long else {DECODE_PATTERN}
+        return {key: value for key, value in node.items() if key not in left_out}
 
     return _mapped(schema, relax)
 
@@ -57,6 +62,8 @@ def bounded_schema(schema: Schema) -> Schema:
 
     def bound(node: Schema) -> Schema:
         kept = {key: value for key, value in node.items() if key != "description"}
+        if DECODE_PATTERN in kept:  # it has bounds of its own; grammars take a length or a pattern, not both
+            return {"type": "string", "pattern": kept[DECODE_PATTERN]}
         if "maxLength" in kept:
             kept["maxLength"] = min(kept["maxLength"], GRAMMAR_MAX_TEXT)
         # llama.cpp makes an invalid grammar of an object that can hold nothing; a constant says the same.

@@ -29,6 +29,8 @@ COUNT = "/v1/chat/completions/input_tokens"
 COUNT_SECONDS = 30.0
 START_SECONDS = 300.0
 STOP_SECONDS = 5.0
+# A model of this size writes digits until a grammar stops it; a penalty on repeats lets it end by itself.
+SAMPLER = {"repeat_penalty": 1.1, "repeat_last_n": 64}
 _SCRIPT = Path(__file__).with_name("embedded_server.py")
 
 
@@ -120,7 +122,7 @@ class EmbeddedBackend:
             "model_path": str(self._model_path.resolve()),
             "alias": alias,
             "num_ctx": self._num_ctx,
-            "threads": max(1, os.cpu_count() or 1),
+            "threads": max(1, (os.cpu_count() or 1) - 1),
             "key": key,
         }
         with self._log_path.open("ab") as log:
@@ -134,8 +136,7 @@ class EmbeddedBackend:
                 f"llama.cpp cannot serve {self._model_path} ({ready.get('error', 'it gave no reason')}); its log is"
                 f" {self._log_path}; `make setup` installs it and the model",
             )
-        # Repeats are cheap only with the prefix cache, which is llama.cpp's default and stated all the same.
-        self._wire = OpenAIBackend(ready["url"], alias, api_key=key, extra_body={"cache_prompt": True})
+        self._wire = OpenAIBackend(ready["url"], alias, api_key=key, extra_body={"cache_prompt": True, **SAMPLER})
         self._counter = Transport(ready["url"], bearer=key)
         self._info = self._ask_model(self._wire, alias, str(ready.get("version") or ""))
 
@@ -152,6 +153,7 @@ class EmbeddedBackend:
             quantization=meta.get("ftype") if isinstance(meta.get("ftype"), str) else None,
             parameters=f"{size / 1e6:.0f}M" if isinstance(size, int) else None,
             context_window=self._num_ctx,
+            sampler=dict(SAMPLER),
         )
 
 
