@@ -52,7 +52,7 @@ _ACT = {
     "action": {"tool": "calculate_math", "args": {"expression": "6 * 7"}},
     "final_answer": None,
 }
-_ANSWER = {"progress_check": "done", "thought": "It is there.", "action": None, "final_answer": "6 times 7 is 42."}
+_ANSWER = {"progress_check": "on_track", "thought": "It is there.", "action": None, "final_answer": "6 times 7 is 42."}
 _REPLIES = (json.dumps(_ACT), json.dumps(_ANSWER))
 
 
