@@ -50,6 +50,7 @@ SELECT count(*) FILTER (WHERE settled_as != 'refunded'),
        coalesce(sum(CASE settled_as WHEN 'open' THEN reserved ELSE settled END), 0)
 FROM entries JOIN runs USING (run_id) WHERE batch_id = ?
 """
+_SYNCED, _UNSYNCED = "PRAGMA synchronous = FULL", "PRAGMA synchronous = NORMAL"
 
 Statement = tuple[str, tuple[object, ...]]
 
@@ -149,7 +150,9 @@ class TraceStore:
             StoreError: it could not be written; the reservation counts as spent in full then.
         """
         values = (entry.settled_microusd, entry.settled_as, run_id, entry.index)
-        if self._run((_SETTLE, values), last_words=True) != 1:
+        # A power cut that takes this away leaves the reservation, which counts in full: too low after an overshoot only.
+        synced = entry.settled_microusd > entry.reserved_microusd
+        if self._run((_SETTLE, values), last_words=True, synced=synced) != 1:
             raise RuntimeError(f"entry {entry.index} of run {run_id} was settled without having been reserved")
 
     def write(self, state: AgentState) -> Path:
@@ -180,21 +183,22 @@ class TraceStore:
         """
         finish: Statement = (_FINISH, (state.status, self._traces.get(state.run_id), state.run_id))
         start = self._starting.get(state.run_id)
-        self._run(*([start, finish] if start else [finish]), last_words=True)
+        self._run(*([start, finish] if start else [finish]), last_words=True, synced=False)
         with self._lock:
             self._starting.pop(state.run_id, None)
             self._traces.pop(state.run_id, None)
 
     # -- the database -------------------------------------------------------------------------------------------
 
-    def _run(self, *statements: Statement, last_words: bool = False) -> int:
-        """Run statements as one transaction, on disk when this returns; the rows that the last one changed.
+    def _run(self, *statements: Statement, last_words: bool = False, synced: bool = True) -> int:
+        """Run statements as one transaction; the rows that the last one changed.
 
-        `last_words` may use the space kept back for what has to be said though the disk is full.
+        `last_words` may use the space kept back for what has to be said though the disk is full. What is `synced` is
+        on the disk when this returns; what is not survives a kill at once, and a power cut from the next that is.
         """
         with self._lock, disk_errors(self._store):
             try:
-                return self._transact(statements)
+                return self._transact(statements, synced=synced)
             except sqlite3.OperationalError as error:
                 if not is_disk_full(error, self.folder):
                     raise
@@ -202,21 +206,17 @@ class TraceStore:
                 if not last_words:
                     raise
             free_reserve(self.folder)
-            return self._transact(statements)
+            return self._transact(statements, synced=synced)
 
-    def _transact(self, statements: tuple[Statement, ...]) -> int:
+    def _transact(self, statements: tuple[Statement, ...], *, synced: bool) -> int:
         db = self._connection()
-        if len(statements) == 1:  # a lone writing statement is a transaction that takes the write lock at once
-            return db.execute(*statements[0]).rowcount
-        db.execute("BEGIN IMMEDIATE")
+        if synced:
+            return _in_one(db, statements)
+        db.execute(_UNSYNCED)
         try:
-            changed = [db.execute(*statement).rowcount for statement in statements]
-            db.execute("COMMIT")
-        except BaseException:
-            if db.in_transaction:
-                db.execute("ROLLBACK")
-            raise
-        return changed[-1]
+            return _in_one(db, statements)
+        finally:
+            db.execute(_SYNCED)
 
     def _rows(self, query: str, values: tuple[object, ...] = ()) -> list[tuple[Any, ...]]:
         with self._lock, disk_errors(self._store):
@@ -231,11 +231,25 @@ class TraceStore:
         return self._db
 
 
+def _in_one(db: sqlite3.Connection, statements: tuple[Statement, ...]) -> int:
+    if len(statements) == 1:  # a lone writing statement is a transaction that takes the write lock at once
+        return db.execute(*statements[0]).rowcount
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        changed = [db.execute(*statement).rowcount for statement in statements]
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return changed[-1]
+
+
 def _open(path: Path) -> sqlite3.Connection:
     db = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         db.execute("PRAGMA journal_mode = WAL")
-        db.execute("PRAGMA synchronous = FULL")
+        db.execute(_SYNCED)
         version = int(db.execute("PRAGMA user_version").fetchone()[0])
         if version > STORE_VERSION:
             raise StoreError(f"{path}: was made by a newer Shoestring (store {version}); update this one")
