@@ -150,7 +150,7 @@ class TraceStore:
             StoreError: it could not be written; the reservation counts as spent in full then.
         """
         values = (entry.settled_microusd, entry.settled_as, run_id, entry.index)
-        # A power cut that takes this away leaves the reservation, which counts in full: too low after an overshoot only.
+        # A power cut that takes this away leaves the reservation, which counts in full: too low for an overshoot only.
         synced = entry.settled_microusd > entry.reserved_microusd
         if self._run((_SETTLE, values), last_words=True, synced=synced) != 1:
             raise RuntimeError(f"entry {entry.index} of run {run_id} was settled without having been reserved")
