@@ -174,6 +174,16 @@ class BudgetEnforcer:
                 enforcer._committed_microusd += cost
         return Reservation(entry)
 
+    def payable_completion_tokens(self, prompt_tokens_bound: int, wanted: int) -> int:
+        """The completion cap that a final answer would get now, 0 where it would be refused. Nothing is taken."""
+        with self._locked_chain() as chain:
+            try:
+                for enforcer in chain:
+                    enforcer._refuse_spent()
+                return self._payable_cap(chain, prompt_tokens_bound, wanted, "answer")
+            except BudgetExceededError:
+                return 0
+
     def settle(self, reservation: Reservation, usage: Usage) -> LedgerEntry:
         """Charge what the server counted. A missing count is unknown: then the whole reservation stands.
 

@@ -73,6 +73,8 @@ def _turn(run: Run) -> StepRecord:
     try:
         decision, answer_only = _decide(run)
         _note(step, decision)
+        for repair in decision.repairs:
+            run.reporter.notice(f"repaired: {repair}")
         run.reporter.think(step)
         _carry_out(run, step, decision, answer_only=answer_only)
     except ModelError as error:

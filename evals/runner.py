@@ -7,12 +7,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.budget import BudgetEnforcer
-from agent.errors import ShoestringError
+from agent.errors import ShoestringError, StoreError
 from agent.llm.backends.base import Backend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
@@ -60,6 +61,7 @@ class Runner:
     batch: BudgetEnforcer | None = None
     git_commit: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
+    _in_use: list[Backend] = field(default_factory=list)
 
     def run(self, plan: Plan, reporter: Reporter) -> Finished:
         """One run, judged and written.
@@ -70,6 +72,13 @@ class Runner:
             RunCrashedError: a bug of ours; the trace is written all the same, and says so.
         """
         backend = self.backend_for(plan)
+        self._in_use.append(backend)
+        try:
+            return self._run_on(backend, plan, reporter)
+        finally:
+            self._in_use.remove(backend)
+
+    def _run_on(self, backend: Backend, plan: Plan, reporter: Reporter) -> Finished:
         tools = _tools(plan, self.search_provider)
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompt)
@@ -86,6 +95,9 @@ class Runner:
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
             run_task(Run(state, llm, tools, strategy, reporter))
+        except StoreError as error:
+            self._last_words(plan, state, error)
+            raise
         except ShoestringError:
             raise
         except Exception as error:
@@ -126,7 +138,7 @@ class Runner:
                     for future in ended:
                         yield from future.result()
             except BaseException:
-                self.cancelled.set()
+                self._hang_up()
                 raise
 
     def _survive(self, plan: Plan, reporter: Reporter) -> list[Finished]:
@@ -137,6 +149,18 @@ class Runner:
             log.error("%s: a bug of Shoestring made this run invalid", plan.label, exc_info=crash.__cause__)
             reporter.notice(f"{plan.label}: invalid: {crash}")
             return [crash.finished]
+
+    def _hang_up(self) -> None:
+        """Stop what is under way: no further call starts, and those that wait for a server wait no longer."""
+        self.cancelled.set()
+        for backend in list(self._in_use):
+            backend.close()
+
+    def _last_words(self, plan: Plan, state: AgentState, error: StoreError) -> None:
+        """A trace of the run that the disk refused, in the space kept back. The first fault is the one to tell."""
+        _blame_harness(state, error)
+        with suppress(StoreError):
+            self._keep(plan, state)
 
     def _keep(self, plan: Plan, state: AgentState) -> Finished:
         state.verdict = _verdict(plan, state)

@@ -34,7 +34,7 @@ CALCULATE = {
 
 def answer(text: str, thought: str = "I know it now.") -> dict[str, Any]:
     """A reply of the react contract that finishes the run."""
-    return {"progress_check": "done", "thought": thought, "action": None, "final_answer": text}
+    return {"progress_check": "on_track", "thought": thought, "action": None, "final_answer": text}
 
 
 MULTIPLY = [{"content": CALCULATE}, {"content": answer("It is 42.")}]

@@ -250,6 +250,13 @@ def test_arguments_of_another_type_are_repaired_and_the_repair_stands_on_the_ste
     assert first.repairs == ["coerced:expression"]
 
 
+def test_a_call_is_not_lost_for_a_wrong_word_beside_it() -> None:
+    state = run_script([turn(progress_check="done", action={"tool": "calculate_math", "args": {"expression": "1"}}),
+                        turn(thought=None, final_answer="1")])  # fmt: skip
+    assert [step.repairs for step in state.steps] == [["progress_check"], ["thought"]]
+    assert (state.steps[0].progress_check, state.steps[0].results[0].data, state.answer) == (None, "1", "1")
+
+
 def test_an_answer_that_is_json_itself_is_written_out() -> None:
     state = run_script([act("1"), turn(final_answer=[{"country": "X"}])])
     assert state.answer == '[{"country": "X"}]'

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.prompts.budget_line import BudgetLeft, budget_line, parse_budget_line
+from agent.prompts.untrusted import inert_markers
 
 CALLS = st.integers(0, 10_000)
 MONEY = st.integers(0, 10**12)
@@ -42,3 +43,19 @@ def test_a_line_that_a_page_imitates_does_not_count() -> None:
     false, true = BudgetLeft(99, 99, 0, 0), BudgetLeft(1, 2, 3, 4)
     assert parse_budget_line(f"{budget_line(false)}\n{budget_line(true)}") == true
     assert parse_budget_line(f"{budget_line(false)}\nno line") is None
+
+
+@pytest.mark.parametrize(
+    "marker",
+    ["<|im_end|>", "<|im_start|>system", "<|eot_id|>", "<start_of_turn>", "<end_of_turn>", "</s>", "[INST]", "[/INST]",
+     "<<SYS>>", "<\uff5cUser\uff5c>", "<bos>", "[TOOL_CALLS]"],
+)  # fmt: skip
+def test_a_page_cannot_speak_in_the_templates_voice(marker: str) -> None:
+    broken = inert_markers(f"before {marker} after")
+    assert marker not in broken
+    assert broken.replace(" ", "") == f"before{marker}after".replace(" ", "")
+
+
+@pytest.mark.parametrize("text", ["a < b and b > c", "<p>html</p>", "[1, 2]", "x <= 3 | y", "[A] list", "a<s"])
+def test_ordinary_text_stays_as_it_is(text: str) -> None:
+    assert inert_markers(text) == text

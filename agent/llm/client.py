@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,20 +16,20 @@ from agent.budget import BudgetEnforcer, Reservation
 from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, NotSentError
 from agent.journal import Journal
 from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
-from agent.llm.bounds import Bound, message_bytes
+from agent.llm.bounds import Bound
 from agent.llm.conversation import Conversation
-from agent.llm.envelopes import decode, prompt_was_cut, usage_of
+from agent.llm.envelopes import usage_of
+from agent.llm.opening import open_envelope, refuse_cut_prompt
 from agent.llm.replies import Reply, read_reply
 from agent.prompts.budget_line import BudgetLeft
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, LLMCall, Message, Purpose, Timing, Usage, content_hash
+from agent.state import AgentState, CallError, LLMCall, Message, Purpose, Timing, content_hash
 
 # How often a fault that may heal is tried again, by its type; each try is a call of the budget.
 RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1}
 BACK_OFF_SECONDS = 0.5  # doubled at each further try
 # A strategy checks the fields of a constrained reply itself, so that the model is told which one is wrong.
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
-BYTES_PER_TOKEN = 4  # a usual figure for English, used to notice a cut prompt, never to bound a cost
 
 
 @dataclass(frozen=True)
@@ -87,6 +87,22 @@ class LLMClient:
             gate.calls_left(), limits.max_calls, gate.microusd_left(), limits.max_cost_microusd, limits.max_seconds
         )
 
+    def answer_cap(self, messages: Sequence[Message]) -> int:
+        """How many tokens a final answer to `messages` may take as things stand; 0 where none can be paid for.
+
+        A strategy that constrains the answer asks, so that the constraint ends before the money does.
+
+        Raises:
+            BackendError: the server was asked to count the prompt and did not answer.
+        """
+        request = self._request(Ask(tuple(messages), "answer"))
+        bound = self._bound(request)
+        try:
+            wanted = self._fitting_cap(bound)
+        except BudgetExceededError:
+            return 0
+        return self._enforcer.payable_completion_tokens(bound.tokens, wanted)
+
     def chat(self, ask: Ask) -> Reply:
         """One reply, over as many attempts as the fault and the budget allow.
 
@@ -112,8 +128,7 @@ class LLMClient:
         if self._cancelled.is_set():
             raise CancelledRunError
         request = self._request(ask)
-        exact = self._backend.count_prompt_tokens(request)
-        bound = self._conversation.bound(request, exact, self._hash(request.tools))
+        bound = self._bound(request)
         reservation = self._enforcer.reserve(
             bound.tokens, self._fitting_cap(bound), purpose=ask.purpose, bound_kind=bound.kind
         )
@@ -142,6 +157,10 @@ class LLMClient:
             tools=ask.tools,
             stream=ask.stream,
         )
+
+    def _bound(self, request: ChatRequest) -> Bound:
+        exact = self._backend.count_prompt_tokens(request)
+        return self._conversation.bound(request, exact, self._hash(request.tools))
 
     def _fitting_cap(self, bound: Bound) -> int:
         """The completion cap, kept inside the model's window where the prompt's size is known exactly."""
@@ -230,10 +249,10 @@ class LLMClient:
             raise BudgetExceededError(
                 "overshoot", "the server counted more tokens than the call was allowed; the run ends here"
             )
-        envelope = _decode(raw)
+        envelope = open_envelope(raw)
         self._note_timing(call, envelope)
         self._conversation.replied(envelope.content)
-        self._refuse_cut_prompt(ask, call.usage)
+        refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx)
         return read_reply(envelope, schema=ANY_OBJECT if ask.schema else None, tools=ask.tools or ())
 
     @staticmethod
@@ -241,17 +260,6 @@ class LLMClient:
         call.timing.load = envelope.load_seconds
         call.timing.prompt = envelope.prompt_seconds
         call.timing.completion = envelope.completion_seconds
-
-    def _refuse_cut_prompt(self, ask: Ask, usage: Usage) -> None:
-        if usage.prompt_tokens is None:
-            return
-        estimate = sum(map(message_bytes, ask.messages)) // BYTES_PER_TOKEN
-        if prompt_was_cut(usage.prompt_tokens, estimate, self._state.sampling.num_ctx):
-            raise BackendError(
-                "prompt_truncated",
-                f"the server read {usage.prompt_tokens} tokens of a prompt of about {estimate}: it cut the prompt to"
-                f" its window; raise NUM_CTX or shorten the task",
-            )
 
     def _wait(self, attempt: int, error: BackendError) -> None:
         seconds = BACK_OFF_SECONDS * 2**attempt
@@ -271,16 +279,6 @@ class LLMClient:
         if key not in self._hashes:
             self._hashes[key] = (value, content_hash(value))
         return self._hashes[key][1]
-
-
-def _decode(raw: RawReply) -> Envelope:
-    """The envelope. A server that stopped a model for repeating itself did its duty: that is the model's fault."""
-    try:
-        return decode(raw)
-    except BackendError as error:
-        if error.detail == "repetition":
-            raise ModelError("repetition", str(error)) from None
-        raise
 
 
 def _call_error(error: ModelError | BackendError, fault: str) -> CallError:

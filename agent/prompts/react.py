@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.prompts import notices
 from agent.prompts.budget_line import BudgetLeft, budget_line
+from agent.prompts.untrusted import inert_markers
 from agent.state import StepRecord, ToolCall, ToolResult
 
 PROGRESS_WORDS = ("on_track", "stuck")
@@ -38,16 +39,17 @@ def task_message(task: str, left: BudgetLeft, *, answer_only: bool) -> str:
 def observation_message(step: StepRecord, left: BudgetLeft, *, answer_only: bool) -> str:
     """The user message after a step: what came of it, what the guards say, what is left."""
     parts = [_observation(call, result) for call, result in zip(step.actions, step.results, strict=True)]
-    parts += [notices.invalid_reply(fault) for fault in step.faults]
+    parts += [notices.invalid_reply(inert_markers(fault)) for fault in step.faults]
     said = {result.error for result in step.results}  # a repeated call's guard speaks through its result
     parts += [event.message for event in step.guards if event.message not in said]
     return _with_tail(parts, left, answer_only=answer_only)
 
 
 def _observation(call: ToolCall, result: ToolResult) -> str:
+    name = inert_markers(call.name)
     if result.success:
-        return f"Observation from {call.name}: {result.data}"
-    return f"Observation from {call.name}: FAILED ({result.error_type}): {result.error}"
+        return f"Observation from {name}: {inert_markers(result.data)}"
+    return f"Observation from {name}: FAILED ({result.error_type}): {inert_markers(result.error or '')}"
 
 
 def _with_tail(parts: list[str], left: BudgetLeft, *, answer_only: bool) -> str:

@@ -20,9 +20,10 @@ from agent.tools.registry import ToolRegistry
 # Bounds on what a grammar may write: small models run on otherwise, often in digits at a token each. An answer may
 # take what the completion cap leaves beside the rest of the object, at 2.5 characters a token (English has about 4).
 MAX_THOUGHT_CHARS = 160
-REST_OF_TURN_TOKENS = 150
-ANSWER_CHARS_PER_TOKEN = 2.5
-MIN_ANSWER_CHARS = 200
+MAX_LAST_THOUGHT_CHARS = 60  # the last call may be short of tokens, and nothing follows for a thought to plan
+FIELDS_TOKENS = 40  # the names of the fields, quotes, and white space
+CHARS_PER_TOKEN = 2.5
+MIN_ANSWER_CHARS = 60
 MAX_ANSWER_CHARS = 1500  # llama.cpp compiles repetitions below 2,000 only
 NO_REPLY = "(no usable reply)"
 _FIELDS = ("progress_check", "thought", "action", "final_answer")
@@ -36,22 +37,17 @@ class React:
     def __init__(self, tools: ToolRegistry, max_completion_tokens: int) -> None:
         self.system_prompt = prompts.system_prompt(tools.prose())
         self._messages: list[Message] = [Message(role="system", content=self.system_prompt)]
-        acting = _turn_schema(tools.action_schema(), {"type": "null"})
-        answering = _turn_schema({"type": "null"}, _text(answer_chars(max_completion_tokens)))
-        self._schemas: dict[str, dict[str, Any]] = {
-            "act": acting,
-            "answer": answering,
-            "either": {"anyOf": [acting, answering]},
-        }
+        self._act = _turn_schema(tools.action_schema(), {"type": "null"})
+        self._either = {"anyOf": [self._act, answer_schema(max_completion_tokens, MAX_THOUGHT_CHARS)]}
 
     def decide(self, state: AgentState, llm: LLMClient, *, answer_only: bool) -> Decision:
         """One turn: the tail of the conversation goes out, one JSON object comes back."""
         tail = Message(role="user", content=self._tail(state, llm.budget_left(), answer_only=answer_only))
-        ask = Ask(
-            messages=(*self._messages, tail),
-            purpose="answer" if answer_only else "act",
-            schema=self._schemas[_allowed(state, answer_only=answer_only)],
-        )
+        messages = (*self._messages, tail)
+        if answer_only:
+            ask = Ask(messages, "answer", schema=answer_schema(llm.answer_cap(messages), MAX_LAST_THOUGHT_CHARS))
+        else:
+            ask = Ask(messages, "act", schema=self._act if _must_act(state) else self._either)
         try:
             reply = llm.chat(ask)
         except ModelError:
@@ -72,30 +68,31 @@ class React:
         self._messages += [tail, Message(role="assistant", content=reply or NO_REPLY)]
 
 
-def _allowed(state: AgentState, *, answer_only: bool) -> str:
-    """Which kind of turn the schema offers: after a rejected answer, only an action, until one has succeeded."""
-    if answer_only:
-        return "answer"
+def _must_act(state: AgentState) -> bool:
+    """Whether the schema offers nothing but an action: after a rejected answer, until an action has succeeded."""
     rejected = any(event.guard == "evidence" for step in state.steps for event in step.guards)
-    return "act" if rejected and not has_evidence(state) else "either"
+    return rejected and not has_evidence(state)
 
 
-def answer_chars(max_completion_tokens: int) -> int:
-    """How long a final answer a grammar admits under a completion cap."""
-    room = int((max_completion_tokens - REST_OF_TURN_TOKENS) * ANSWER_CHARS_PER_TOKEN)
-    return min(max(MIN_ANSWER_CHARS, room), MAX_ANSWER_CHARS)
+def answer_schema(max_completion_tokens: int, max_thought_chars: int) -> dict[str, Any]:
+    """The turn that answers, with as much room as the completion cap leaves beside a thought of that many digits."""
+    tokens = max_completion_tokens - max_thought_chars - FIELDS_TOKENS
+    chars = min(max(MIN_ANSWER_CHARS, int(tokens * CHARS_PER_TOKEN)), MAX_ANSWER_CHARS)
+    return _turn_schema({"type": "null"}, _text(chars), max_thought_chars)
 
 
 def _text(max_length: int) -> dict[str, Any]:
     return {"type": "string", "minLength": 1, "maxLength": max_length}
 
 
-def _turn_schema(action: dict[str, Any], final_answer: dict[str, Any]) -> dict[str, Any]:
+def _turn_schema(
+    action: dict[str, Any], final_answer: dict[str, Any], max_thought_chars: int = MAX_THOUGHT_CHARS
+) -> dict[str, Any]:
     return {
         "type": "object",
         "properties": {
             "progress_check": {"enum": list(prompts.PROGRESS_WORDS)},
-            "thought": _text(MAX_THOUGHT_CHARS),
+            "thought": _text(max_thought_chars),
             "action": action,
             "final_answer": final_answer,
         },
@@ -114,20 +111,29 @@ def read_turn(value: Any) -> Decision:
         raise _mismatch("it must be one JSON object.")
     if unknown := sorted(set(value) - set(_FIELDS)):
         raise _mismatch(f"unknown field {unknown[0]!r:.60}; the fields are {', '.join(_FIELDS)}.")
-    progress, thought = value.get("progress_check"), value.get("thought", "")
-    if progress is not None and progress not in prompts.PROGRESS_WORDS:
-        raise _mismatch(f'"progress_check" must be one of {", ".join(prompts.PROGRESS_WORDS)}.')
-    if not isinstance(thought, str):
-        raise _mismatch('"thought" must be a text.')
     action, answer = value.get("action"), value.get("final_answer")
     if (action is None) == (answer is None):
         raise _mismatch('exactly one of "action" and "final_answer" must be given, the other null.')
-    decision = Decision(progress_check=progress, thought=thought)
+    decision = Decision()
     if action is not None:
         decision.actions = [_read_action(action)]
     else:
         decision.answer, decision.repairs = _read_answer(answer)
+    _read_reflection(value, decision)
     return decision
+
+
+def _read_reflection(value: dict[str, Any], decision: Decision) -> None:
+    """The fields that nothing is carried out from: what to do is clear without them, and no call is lost for them."""
+    progress, thought = value.get("progress_check"), value.get("thought")
+    if progress in prompts.PROGRESS_WORDS:
+        decision.progress_check = progress
+    else:
+        decision.repairs = [*decision.repairs, "progress_check"]
+    if isinstance(thought, str):
+        decision.thought = thought
+    else:
+        decision.repairs = [*decision.repairs, "thought"]
 
 
 def _read_action(action: Any) -> ToolCall:

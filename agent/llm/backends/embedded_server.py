@@ -23,7 +23,7 @@ def main() -> None:
 
         params = xllamacpp.CommonParams()
         params.model.path = settings["model_path"]
-        params.model_alias = settings["alias"]
+        params.model_alias = {settings["alias"]}  # a plain text is taken letter by letter
         params.hostnames = ["127.0.0.1"]
         params.port = 0
         params.n_ctx = settings["num_ctx"]
