@@ -92,6 +92,11 @@ def disk_errors(path: Path) -> Iterator[None]:
         raise StoreError(_sqlite_line(path, error)) from error
 
 
+def is_busy(error: sqlite3.Error) -> bool:
+    """Whether another process holds a lock that was needed."""
+    return _primary_code(error) in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+
 def _full_line(path: Path) -> str:
     return f"{path}: the disk is full; free some space and run again"
 
@@ -110,7 +115,7 @@ def _sqlite_line(path: Path, error: sqlite3.Error) -> str:
         return _full_line(path)
     if code in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
         return f"{path}: is damaged ({error}); move it away (only what killed batches had spent is lost) and run again"
-    if code in {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}:
+    if is_busy(error):
         return f"{path}: another process has kept it locked; end that process and run again"
     if code in {sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM}:
         return f"{path}: cannot be written ({error}); check its owner, or set TRACES_DIR to another folder"

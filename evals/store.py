@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -17,7 +18,7 @@ from typing import Any, Self
 from agent.errors import StoreError
 from agent.state import AgentState, LedgerEntry
 from evals.batch import BatchLock, archive, remove_stale_temporaries
-from evals.disk import disk_errors, free_reserve, is_disk_full, make_folder, make_reserve
+from evals.disk import disk_errors, free_reserve, is_busy, is_disk_full, make_folder, make_reserve
 from evals.traces import write_trace
 
 STORE_NAME = ".store.sqlite3"
@@ -227,7 +228,7 @@ class TraceStore:
         if self._db is None:
             make_folder(self.folder)
             make_reserve(self.folder)
-            self._db = _open(self._store)
+            self._db = _open_patiently(self._store)
         return self._db
 
 
@@ -243,6 +244,18 @@ def _in_one(db: sqlite3.Connection, statements: tuple[Statement, ...]) -> int:
             db.execute("ROLLBACK")
         raise
     return changed[-1]
+
+
+def _open_patiently(path: Path) -> sqlite3.Connection:
+    """Open the store, again where another process makes or recovers it just now: SQLite waits for no such lock."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return _open(path)
+        except sqlite3.OperationalError as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def _open(path: Path) -> sqlite3.Connection:
