@@ -28,6 +28,7 @@ class Settings(BaseSettings):
     llm_backend: BackendName = "auto"
     llm_model: str = "llama3.2:3b"
     embedded_model: Path = EMBEDDED_MODEL
+    embedded_threads: int | None = Field(None, ge=1, le=1024)
     scripted_replies: Path | None = None
     ollama_host: str = "http://127.0.0.1:11434"
     ollama_auto_pull: bool = False

@@ -136,7 +136,8 @@ def embedded(settings: Settings) -> Backend:
 
     path = embedded_file(settings)
     make_folder(settings.traces_dir)  # where its log goes, out of the terminal's way
-    return EmbeddedBackend(path, num_ctx=settings.num_ctx, log_path=settings.traces_dir / "llama.log")
+    log, threads = settings.traces_dir / "llama.log", settings.embedded_threads
+    return EmbeddedBackend(path, num_ctx=settings.num_ctx, log_path=log, threads=threads)
 
 
 def embedded_file(settings: Settings) -> Path:

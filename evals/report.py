@@ -111,9 +111,10 @@ def _model(run: AgentState) -> str:
 
 def _sampling(run: AgentState) -> str:
     s = run.sampling
+    added = "".join(f", {name} {value:g}" for name, value in sorted(run.model.sampler.items()))
     return (
         f"temperature {s.temperature:g}, seed {s.seed}, window {s.num_ctx:,} tokens,"
-        f" replies up to {s.max_completion_tokens:,} tokens"
+        f" replies up to {s.max_completion_tokens:,} tokens{added}"
     )
 
 

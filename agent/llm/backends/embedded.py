@@ -44,9 +44,13 @@ class EmbeddedBackend:
     name = "embedded"
     can_constrain = True
 
-    def __init__(self, model_path: Path, num_ctx: int, *, log_path: Path | None = None) -> None:
+    def __init__(
+        self, model_path: Path, num_ctx: int, *, log_path: Path | None = None, threads: int | None = None
+    ) -> None:
         self._model_path = model_path
         self._num_ctx = num_ctx
+        # llama.cpp's threads wait for each other at every layer: one that shares its processor slows down all.
+        self._threads = threads or max(1, (os.cpu_count() or 1) - 1)
         self._log_path = log_path or Path(tempfile.gettempdir()) / f"shoestring-llama-{os.getpid()}.log"
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
@@ -123,7 +127,7 @@ class EmbeddedBackend:
             "model_path": str(self._model_path.resolve()),
             "alias": alias,
             "num_ctx": self._num_ctx,
-            "threads": max(1, (os.cpu_count() or 1) - 1),
+            "threads": self._threads,
             "key": key,
         }
         with self._log_path.open("ab") as log:
