@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from agent.errors import BackendError, NotSentError, UsageError
-from agent.llm.backends.http import Call, Server, Transport, is_loopback
+from agent.llm.backends.http import Transport
+from agent.llm.backends.http_call import Call, Server, is_loopback
 from tests.support_wire import Answer, ResetError, Seen, always, chunk, chunked_head, http_reply, serving
 
 

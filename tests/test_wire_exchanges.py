@@ -15,7 +15,8 @@ import pytest
 
 from agent.errors import BackendError, ModelError, ShoestringError
 from agent.llm.backends.base import ChatRequest, RawReply
-from agent.llm.backends.http import Call, Transport
+from agent.llm.backends.http import Transport
+from agent.llm.backends.http_call import Call
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.envelopes import decode, object_of, usage_of

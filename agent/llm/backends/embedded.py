@@ -20,7 +20,8 @@ from typing import IO, Any
 
 from agent.errors import BackendError, RequestError, UsageError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
-from agent.llm.backends.http import Call, Transport
+from agent.llm.backends.http import Transport
+from agent.llm.backends.http_call import Call
 from agent.llm.backends.openai import OpenAIBackend, wire_messages
 from agent.llm.envelopes import object_of
 from agent.state import ModelInfo

@@ -12,7 +12,7 @@ import requests
 from urllib3.exceptions import DecodeError, HTTPError, ReadTimeoutError
 
 from agent.errors import BackendError, NotSentError
-from agent.llm.backends.http import Call, OnLine, Server
+from agent.llm.backends.http_call import Call, OnLine, Server
 from agent.llm.backends.watched import Watch, WatchedAdapter
 from agent.llm.strict_json import whole_characters
 

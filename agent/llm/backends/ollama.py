@@ -13,7 +13,8 @@ from typing import Any
 from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import ollama_url
-from agent.llm.backends.http import Call, Transport
+from agent.llm.backends.http import Transport
+from agent.llm.backends.http_call import Call
 from agent.llm.backends.ollama_models import LocalModel, context_window, full_name, models_in
 from agent.llm.backends.ollama_pull import OnProgress, PullProgress
 from agent.llm.envelopes import object_of

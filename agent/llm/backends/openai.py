@@ -13,7 +13,8 @@ from typing import Any
 from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import v1_url
-from agent.llm.backends.http import Call, Transport
+from agent.llm.backends.http import Transport
+from agent.llm.backends.http_call import Call
 from agent.llm.envelopes import object_of
 from agent.llm.faults import one_line
 from agent.llm.wire_values import as_dict, as_text, object_in
