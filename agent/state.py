@@ -164,7 +164,10 @@ class StepRecord(Record):
 
 
 class ModelInfo(Record):
-    """Which weights answered, as far as the server tells. `sampler` is what the backend adds to the run's sampling."""
+    """Which weights answered, as far as the server tells. `sampler` is what the backend adds to the run's sampling.
+
+    `context_window` is the length that the model was made for, in tokens; a run's own is `Sampling.num_ctx`.
+    """
 
     name: str
     backend: str

@@ -125,8 +125,8 @@ def openai(settings: Settings) -> OpenAIBackend:
     return OpenAIBackend(settings.llm_base_url, settings.llm_model, api_key=key.get_secret_value() if key else None)
 
 
-def embedded(settings: Settings) -> Backend:
-    """llama.cpp in this process, with the file that `embedded_file` names.
+def embedded(settings: Settings, *, log_folder: Path | None = None) -> Backend:
+    """llama.cpp in a process of its own, with the file that `embedded_file` names. Its log goes to the traces folder.
 
     Raises:
         UsageError: there is no such file.
@@ -135,8 +135,9 @@ def embedded(settings: Settings) -> Backend:
     from agent.llm.backends.embedded import EmbeddedBackend  # noqa: PLC0415  # loads a native library
 
     path = embedded_file(settings)
-    make_folder(settings.traces_dir)  # where its log goes, out of the terminal's way
-    log, threads = settings.traces_dir / "llama.log", settings.embedded_threads
+    folder = log_folder or settings.traces_dir
+    make_folder(folder)
+    log, threads = folder / "llama.log", settings.embedded_threads
     return EmbeddedBackend(path, num_ctx=settings.num_ctx, log_path=log, threads=threads)
 
 

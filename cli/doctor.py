@@ -8,14 +8,14 @@ from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from agent.config import Settings
 from agent.errors import BackendError, UsageError
-from agent.llm.backends.ollama import OllamaBackend
-from agent.llm.backends.openai import OpenAIBackend
+from agent.llm.backends.base import Backend
 from agent.tools.base import ToolError
 from agent.tools.web_search import search_live
-from cli.compose import embedded_file, ollama, openai, settings_of, why_not
+from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
 from cli.escape import inert_line
 from cli.outcome import INVALID, OK
 from cli.terminal import make_console, print_labelled
@@ -83,7 +83,7 @@ def check_backend(settings: Settings) -> Iterator[Check]:
     elif settings.llm_backend == "openai":
         yield from _openai(settings)
     elif settings.llm_backend == "embedded":
-        yield _embedded(settings, needed=True)
+        yield from _embedded(settings, needed=True)
     else:
         yield from _ollama(settings)
 
@@ -94,10 +94,10 @@ def _ollama(settings: Settings) -> Iterator[Check]:
     if refusal is None:
         yield Check("backend", True, f"Ollama {server.version() or ''} at {server.url}")
         yield from _model(settings, server, f"ollama pull {server.model}")
-        yield _embedded(settings, needed=False)
+        yield from _embedded(settings, needed=False)
     else:
         yield Check("backend", False, refusal, "ollama serve (or set OLLAMA_HOST)", optional=is_auto)
-        yield _embedded(settings, needed=is_auto)
+        yield from _embedded(settings, needed=is_auto)
 
 
 def _openai(settings: Settings) -> Iterator[Check]:
@@ -115,7 +115,7 @@ def _openai(settings: Settings) -> Iterator[Check]:
     yield from _model(settings, server, "set LLM_MODEL (main.py models lists what there is)")
 
 
-def _model(settings: Settings, server: OllamaBackend | OpenAIBackend, mend: str) -> Iterator[Check]:
+def _model(settings: Settings, server: Backend, mend: str) -> Iterator[Check]:
     try:
         model = server.describe()
     except BackendError as error:
@@ -134,12 +134,21 @@ def check_window(asked: int, trained: int | None) -> Check:
     return Check("window", False, f"{asked:,} tokens asked for, of {trained:,} the model has", f"NUM_CTX={trained}")
 
 
-def _embedded(settings: Settings, *, needed: bool) -> Check:
+def _embedded(settings: Settings, *, needed: bool) -> Iterator[Check]:
     try:
         path = embedded_file(settings)
     except UsageError as error:
-        return Check("embedded", False, str(error), optional=not needed)
-    return Check("embedded", True, str(path))
+        yield Check("embedded", False, str(error), optional=not needed)
+        return
+    yield Check("embedded", True, str(path))
+    if not needed:
+        return
+    with TemporaryDirectory(prefix="shoestring-") as folder:  # a doctor leaves nothing behind
+        server = embedded(settings, log_folder=Path(folder))
+        try:  # half a second, and the only way to know that llama.cpp runs here
+            yield from _model(settings, server, "make setup")
+        finally:
+            server.close()
 
 
 def check_search(settings: Settings) -> Check:

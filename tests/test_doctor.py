@@ -92,12 +92,20 @@ def test_a_window_the_model_was_not_trained_for_names_the_setting(desk: Desk) ->
 
 
 def test_without_ollama_the_embedded_model_is_enough(desk: Desk) -> None:
-    gguf = desk.folder / "m.gguf"
-    gguf.write_bytes(b"GGUF")
-    done = desk.inside("doctor", SEARCH_PROVIDER="corpus", EMBEDDED_MODEL=str(gguf))
+    done = desk.inside("doctor", SEARCH_PROVIDER="corpus")
     assert done.code == 0
-    assert checks_of(done.out)["backend (optional)"] == "missing"
-    assert checks_of(done.out)["embedded"] == "ok"
+    found = checks_of(done.out)
+    assert found["backend (optional)"] == "missing"
+    assert (found["embedded"], found["model"], found["window"]) == ("ok", "ok", "ok")
+    assert list(desk.folder.iterdir()) == []
+
+
+def test_a_model_that_llama_cpp_cannot_load_is_missing(desk: Desk) -> None:
+    gguf = desk.folder / "m.gguf"
+    gguf.write_bytes(b"GGUF" + bytes(100))
+    done = desk.inside("doctor", SEARCH_PROVIDER="corpus", EMBEDDED_MODEL=str(gguf))
+    assert done.code == 3
+    assert checks_of(done.out)["model"] == "missing"
 
 
 @pytest.mark.parametrize("backend", ["auto", "embedded"])

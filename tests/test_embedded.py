@@ -50,7 +50,7 @@ def test_it_says_which_weights_answer(backend: EmbeddedBackend) -> None:
     info = backend.describe()
     assert info.name == "SmolLM2-135M-Instruct.Q4_1"
     assert info.digest == "sha256:b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
-    assert (info.quantization, info.context_window) == ("Q4_1", WINDOW)
+    assert (info.quantization, info.context_window) == ("Q4_1", 8192)
 
 
 @pytest.mark.parametrize(
@@ -100,11 +100,11 @@ def test_what_the_server_would_misread_is_refused_before_it_is_sent(backend: Emb
 
 def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="make setup"):
-        EmbeddedBackend(tmp_path / "none.gguf", WINDOW).describe()
+        EmbeddedBackend(tmp_path / "none.gguf", WINDOW, log_path=tmp_path / "l.log").describe()
     other = tmp_path / "other.gguf"
     other.write_bytes(b"MZ" * 100)
     with pytest.raises(UsageError, match="not a GGUF"):
-        EmbeddedBackend(other, WINDOW).describe()
+        EmbeddedBackend(other, WINDOW, log_path=tmp_path / "l.log").describe()
     broken = tmp_path / "broken.gguf"
     broken.write_bytes(b"GGUF" + b"\0" * 1000)
     with pytest.raises(BackendError, match="cannot serve") as refused:

@@ -13,7 +13,6 @@ import os
 import secrets
 import subprocess  # our own script, with fixed arguments
 import sys
-import tempfile
 import threading
 from pathlib import Path
 from typing import IO, Any
@@ -45,14 +44,12 @@ class EmbeddedBackend:
     name = "embedded"
     can_constrain = True
 
-    def __init__(
-        self, model_path: Path, num_ctx: int, *, log_path: Path | None = None, threads: int | None = None
-    ) -> None:
+    def __init__(self, model_path: Path, num_ctx: int, *, log_path: Path, threads: int | None = None) -> None:
         self._model_path = model_path
         self._num_ctx = num_ctx
         # llama.cpp's threads wait for each other at every layer: one that shares its processor slows down all.
         self._threads = threads or max(1, (os.cpu_count() or 1) - 1)
-        self._log_path = log_path or Path(tempfile.gettempdir()) / f"shoestring-llama-{os.getpid()}.log"
+        self._log_path = log_path
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
         self._wire: OpenAIBackend | None = None
@@ -150,7 +147,7 @@ class EmbeddedBackend:
         meta = ((wire.models() or {}).get(alias) or {}).get("meta") or {}
         with self._model_path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-        size = meta.get("n_params")
+        size, trained = meta.get("n_params"), meta.get("n_ctx_train")
         return ModelInfo(
             name=alias,
             backend=self.name,
@@ -158,7 +155,7 @@ class EmbeddedBackend:
             digest=f"sha256:{digest}",
             quantization=meta.get("ftype") if isinstance(meta.get("ftype"), str) else None,
             parameters=f"{size / 1e6:.0f}M" if isinstance(size, int) else None,
-            context_window=self._num_ctx,
+            context_window=trained if isinstance(trained, int) else self._num_ctx,
             sampler=dict(SAMPLER),
         )
 
