@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Literal
 
 from agent.errors import BudgetExceededError, OnlyAnswerLeftError
 from agent.state import BoundKind, LedgerEntry, LimitsRecord, PricesRecord, Purpose, Usage
 
 MIN_COMPLETION_TOKENS = 64  # a reply cut shorter than this is not worth paying for
+Scope = Literal["run", "batch"]
 FINAL_ANSWER_TOKENS = 256  # what is kept back for the last word of a run
 
 
@@ -91,7 +93,7 @@ class BudgetEnforcer:
         prices: Prices,
         *,
         parent: BudgetEnforcer | None = None,
-        scope: str = "run",
+        scope: Scope = "run",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.limits = limits
@@ -158,7 +160,7 @@ class BudgetEnforcer:
                 enforcer._refuse_spent()
             if purpose == "act":
                 self._refuse_last_call()
-            cap = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose)
+            cap, shrunk_by = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose)
             cost = self.prices.cost_microusd(prompt_tokens_bound, cap)
             entry = LedgerEntry(
                 index=self._next_index,
@@ -166,6 +168,9 @@ class BudgetEnforcer:
                 prompt_tokens_bound=prompt_tokens_bound,
                 bound_kind=bound_kind,
                 max_completion_tokens=cap,
+                prompt_microusd_per_1k=self.prices.prompt_microusd_per_1k,
+                completion_microusd_per_1k=self.prices.completion_microusd_per_1k,
+                shrunk_by=shrunk_by,
                 reserved_microusd=cost,
             )
             self._next_index += 1
@@ -180,7 +185,7 @@ class BudgetEnforcer:
             try:
                 for enforcer in chain:
                     enforcer._refuse_spent()
-                return self._payable_cap(chain, prompt_tokens_bound, wanted, "answer")
+                return self._payable_cap(chain, prompt_tokens_bound, wanted, "answer")[0]
             except BudgetExceededError:
                 return 0
 
@@ -256,20 +261,27 @@ class BudgetEnforcer:
         if self.limits.max_calls is not None and self.limits.max_calls - self._calls <= 1:
             raise OnlyAnswerLeftError("calls", "the last call is kept for the final answer", self.scope)
 
-    def _payable_cap(self, chain: list[BudgetEnforcer], prompt: int, wanted: int, purpose: Purpose) -> int:
-        """The completion cap that every scope can pay for; refuses below the floor."""
+    def _payable_cap(
+        self, chain: list[BudgetEnforcer], prompt: int, wanted: int, purpose: Purpose
+    ) -> tuple[int, Scope | None]:
+        """The completion cap that every scope can pay for, and which one made it smaller; refuses below the floor."""
         floor = min(MIN_COMPLETION_TOKENS, wanted)
-        cap, scope = wanted, self.scope
+        cap, shrunk_by = wanted, None
         for enforcer in chain:
-            if enforcer.limits.max_cost_microusd is None:
-                continue
-            left = enforcer.limits.max_cost_microusd - enforcer._committed_microusd
-            payable = self.prices.completion_tokens_for(left, prompt)
+            payable = enforcer._payable_tokens(prompt, self.prices)
             if payable is not None and payable < cap:
-                cap, scope = payable, enforcer.scope
+                cap, shrunk_by = payable, enforcer.scope
         if cap < floor:
+            scope = shrunk_by or self.scope
             raise BudgetExceededError("cost", f"the money left cannot pay a call of {floor} tokens", scope)
-        return self._keep_answer(prompt, cap, floor) if purpose == "act" else cap
+        if purpose == "act" and (kept := self._keep_answer(prompt, cap, floor)) < cap:
+            cap, shrunk_by = kept, self.scope
+        return cap, shrunk_by
+
+    def _payable_tokens(self, prompt: int, prices: Prices) -> int | None:
+        """How many completion tokens this scope's money pays for after that prompt; None for any number."""
+        cap = self.limits.max_cost_microusd
+        return None if cap is None else prices.completion_tokens_for(cap - self._committed_microusd, prompt)
 
     def _keep_answer(self, prompt: int, cap: int, floor: int) -> int:
         """Shrink an action's cap so that a final answer, whose prompt holds this call's, can still be paid."""

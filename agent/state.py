@@ -88,7 +88,8 @@ class LedgerEntry(Record):
     """One reservation and what became of it. `index` is the place in the run's ledger, from 0.
 
     `reserved_microusd` is the worst case taken before sending: the price of `prompt_tokens_bound` prompt tokens and
-    `max_completion_tokens` completion tokens. `settled_microusd` is what was charged.
+    `max_completion_tokens` completion tokens, at the prices that stand beside it. `settled_microusd` is what was
+    charged. `shrunk_by` says whose money made the completion cap smaller than was asked for: the run's or the batch's.
     """
 
     index: int
@@ -96,6 +97,9 @@ class LedgerEntry(Record):
     prompt_tokens_bound: int
     bound_kind: BoundKind
     max_completion_tokens: int
+    prompt_microusd_per_1k: int
+    completion_microusd_per_1k: int
+    shrunk_by: Literal["run", "batch"] | None = None
     reserved_microusd: int
     settled_microusd: int = 0
     settled_as: SettledAs = "open"
@@ -239,6 +243,7 @@ class AgentState(Record):
     model: ModelInfo
     sampling: Sampling
     limits: LimitsRecord
+    batch_limits: LimitsRecord | None = None
     prices: PricesRecord
     system_prompt_hash: str | None = None
     tools_hash: str | None = None

@@ -6,10 +6,12 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
+from agent.errors import UsageError
 from cli.escape import inert
 from cli.outcome import FAILED, OK
 from cli.terminal import TerminalReporter, make_console, print_labelled
 from evals.replay import replay as replay_trace
+from evals.replay import why_not
 from evals.traces import load
 
 
@@ -17,9 +19,11 @@ def replay(args: Namespace) -> int:
     """Replay a trace and say what is the first step that differs, if one does.
 
     Raises:
-        UsageError: the trace cannot be read.
+        UsageError: the trace cannot be read, or holds what no replay can follow.
     """
     trace = load(Path(args.trace))
+    if reason := why_not(trace):
+        raise UsageError(f"{args.trace}: cannot be replayed: {reason}")
     console = make_console(sys.stdout, color=not args.no_color)
     replayed = replay_trace(trace, live_tools=args.live_tools, reporter=TerminalReporter(console))
     if replayed.difference is None:

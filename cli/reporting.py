@@ -48,6 +48,8 @@ def verify(args: Namespace) -> int:
     checked = verify_paths([Path(path) for path in args.path])
     for trace in checked:
         print(f"{'BROKEN' if trace.faults else 'ok':<7} {inert(str(trace.path))}")
+        if trace.not_replayed and not trace.faults:
+            print(f"        not replayed: {inert(trace.not_replayed)}")
         for fault in trace.faults:
             print(f"        {inert(fault)}")
     broken = sum(bool(trace.faults) for trace in checked)

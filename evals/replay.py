@@ -11,15 +11,15 @@ from pathlib import Path
 from typing import Any
 
 from agent.budget import BudgetEnforcer, Limits, Prices
-from agent.errors import ReplayMismatchError
+from agent.errors import ReplayMismatchError, UsageError
 from agent.journal import NoJournal
 from agent.llm.backends.replay import ReplayBackend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import Reporter, SilentReporter
-from agent.state import AgentState, StepRecord, ToolResult
-from agent.strategies.registry import make_strategy
-from agent.tools.base import ToolContext
+from agent.state import AgentState, StepRecord, ToolCall, ToolResult, content_hash
+from agent.strategies.registry import STRATEGIES, make_strategy
+from agent.tools.base import ToolContext, ToolError
 from agent.tools.registry import CheckedCall, ToolRegistry, toolset
 
 SHOWN_CHARS = 160
@@ -37,9 +37,17 @@ class RecordedTools(ToolRegistry):
     """Tools that give back what a trace holds, in its order, and run nothing."""
 
     def play(self, trace: AgentState) -> None:
-        """Take the results of all calls that were run."""
-        pairs = [pair for step in trace.steps for pair in zip(step.actions, step.results, strict=True)]
-        self._recorded = [(call, result) for call, result in pairs if result.error_type not in _NEVER_RUN]
+        """Take the results of all calls that came before the tools. A run that was stopped may lack its last one."""
+        pairs = [pair for step in trace.steps for pair in zip(step.actions, step.results, strict=False)]
+        self._recorded = [(call, result) for call, result in pairs if result.error_type not in _NEVER_ASKED]
+
+    def validate(self, call: ToolCall) -> CheckedCall:
+        """As ever; a call that is refused here was refused the first time, and its result is used up."""
+        try:
+            return super().validate(call)
+        except ToolError:
+            self._next(call)
+            raise
 
     def run(self, checked: CheckedCall) -> ToolResult:
         """The next recorded result.
@@ -47,15 +55,18 @@ class RecordedTools(ToolRegistry):
         Raises:
             ReplayMismatchError: another call was recorded here.
         """
+        return self._next(checked.call).model_copy()
+
+    def _next(self, asked: ToolCall) -> ToolResult:
         if not self._recorded:
-            raise ReplayMismatchError(f"the trace holds no further tool call, and {checked.call.name} was called")
+            raise ReplayMismatchError(f"the trace holds no further tool call, and {asked.name} was called")
         call, result = self._recorded.pop(0)
-        if (call.name, call.arguments) != (checked.call.name, checked.call.arguments):
-            raise ReplayMismatchError(f"tool call differs: {_difference(call.model_dump(), checked.call.model_dump())}")
-        return result.model_copy()
+        if (call.name, call.arguments) != (asked.name, asked.arguments):
+            raise ReplayMismatchError(f"tool call differs: {_difference(call.model_dump(), asked.model_dump())}")
+        return result
 
 
-_NEVER_RUN = frozenset({"repeated", "answer_only", "unknown_tool", "bad_args"})
+_NEVER_ASKED = frozenset({"repeated", "answer_only"})
 
 
 def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | None = None) -> Replayed:
@@ -81,8 +92,7 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     try:
         run_task(Run(state, llm, tools, strategy, reporter))
     except ReplayMismatchError as error:
-        so_far = state.steps[: len(trace.steps)]  # the step that asked for too much is not the trace's
-        if backend.is_finished and _ended_from_outside(trace) and _steps_differ(trace.steps, so_far) is None:
+        if backend.is_finished and _ended_from_outside(trace) and _steps_differ(*_as_far(trace, state)) is None:
             return Replayed(state, None)
         return Replayed(state, f"step {len(state.steps)}: {error}")
     return Replayed(state, _steps_differ(trace.steps, state.steps) or _ends_differ(trace, state))
@@ -99,8 +109,47 @@ def _tools(trace: AgentState, *, live: bool) -> ToolRegistry:
 
 
 def _ended_from_outside(trace: AgentState) -> bool:
-    """Whether it was the clock, a person, or a batch's purse that ended the run: a replay has none of them."""
-    return trace.status in ("timeout", "cancelled", "budget_exhausted")
+    """Whether the clock, a person, a batch's purse, or a server that failed to count ended it: none is replayed."""
+    if trace.status == "budget_exhausted":
+        return "(batch)" in trace.status_reason
+    if trace.status == "error":  # a fault of a call is replayed; one before any call leaves no mark but the status
+        return not trace.calls or trace.calls[-1].error is None
+    return trace.status in ("timeout", "cancelled")
+
+
+def _as_far(trace: AgentState, state: AgentState) -> tuple[list[StepRecord], list[StepRecord]]:
+    """The steps to compare of a run that ended from outside: what went on after that is not the trace's.
+
+    A person's stop may fall anywhere within the last step.
+    """
+    whole = len(trace.steps) - (1 if trace.status == "cancelled" and trace.steps else 0)
+    return trace.steps[:whole], state.steps[:whole]
+
+
+def why_not(trace: AgentState) -> str | None:
+    """Why a trace cannot be replayed by this version, or None where it can.
+
+    A run whose completion caps a batch's purse made smaller would need the batch; one that a bug of ours ended is no
+    measure; and other prompts or tools than today's lead elsewhere, which is what a replay by hand is there to show.
+    """
+    if any(entry.shrunk_by == "batch" for entry in trace.ledger):
+        return "its batch's money made some completion caps smaller"
+    if trace.error is not None and trace.error.fault == "harness":
+        return "a bug of Shoestring ended it"
+    return None
+
+
+def is_of_this_version(trace: AgentState) -> bool:
+    """Whether today's prompts and tools are those of the trace, so that it has to replay to itself."""
+    if trace.strategy not in STRATEGIES:
+        return False
+    try:
+        tools = _tools(trace, live=False)
+    except UsageError:  # a toolset that there is no more
+        return False
+    strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
+    now = (content_hash(strategy.system_prompt), tools.hash())
+    return now == (trace.system_prompt_hash, trace.tools_hash)
 
 
 def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | None:

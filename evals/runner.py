@@ -185,6 +185,7 @@ class Runner:
             model=model,
             sampling=plan.sampling,
             limits=plan.limits.record(),
+            batch_limits=self.batch.limits.record() if self.batch else None,
             prices=plan.prices.record(),
             system_prompt_hash=content_hash(system_prompt),
             tools_hash=tools.hash(),

@@ -2,9 +2,12 @@
 
 It shows consistency: a trace in which a call was dropped, doubled or reordered, or in which a usage, price, limit,
 bound, reservation or charge was changed, contradicts itself, even where indexes and sums were made to fit. It cannot
-know who wrote the file. Not found out are: a run invented whole; the end cut off one that was cancelled, or ended by
-its batch's cap, since what is left is what such a run leaves; the counts of the last call, where the raw reply was
-changed with them.
+know who wrote the file. Last, where today's prompts and tools are those of the run, it is replayed from its raw replies
+and recorded tool results: every step, charge and ending must come out the same.
+
+Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, or ended by its
+batch's cap, since what is left is what such a run leaves; a tool's result changed together with every prompt after it;
+the counts of the last call, where the raw reply was changed with them.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from pathlib import Path
 
 from agent.errors import UsageError
 from agent.state import AgentState, CallError, StepRecord
+from evals.replay import is_of_this_version, replay, why_not
 from evals.traces import load, trace_paths
 from evals.verify_ending import ending_faults
 from evals.verify_history import history_faults
@@ -28,13 +32,24 @@ class Checked:
 
     path: Path
     faults: tuple[str, ...]
+    not_replayed: str | None = None
 
 
 def verify(state: AgentState) -> list[str]:
     """The promises that a run broke, one line each; empty where it kept them all."""
     checks = (_shape, _steps, ledger_faults, history_faults, ending_faults, _verdict)
+    faults = [line for check in checks for line in check(state)]
+    if not faults and not_replayed(state) is None and (difference := replay(state).difference):
+        faults = [f"replayed: {difference}"]
     # Texts of the trace stand in some lines, and whoever changed it may have broken them.
-    return [" ".join(line.split()) for check in checks for line in check(state)]
+    return [" ".join(line.split()) for line in faults]
+
+
+def not_replayed(state: AgentState) -> str | None:
+    """Why the replay is left out of the verification of a trace, or None where it is part of it."""
+    if not is_of_this_version(state):
+        return "its prompts or tools are not this version's"
+    return why_not(state)
 
 
 def verify_paths(paths: Iterable[Path]) -> list[Checked]:
@@ -48,15 +63,18 @@ def verify_paths(paths: Iterable[Path]) -> list[Checked]:
     if not files:
         raise UsageError(f"{', '.join(map(str, targets))}: no trace to verify (*.json); run a task first")
     seen: dict[str, Path] = {}
-    return [Checked(file, tuple(_file_faults(file, seen))) for file in files]
+    return [_check_file(file, seen) for file in files]
 
 
-def _file_faults(path: Path, seen: dict[str, Path]) -> Iterator[str]:
+def _check_file(path: Path, seen: dict[str, Path]) -> Checked:
     try:
         state = load(path)
     except UsageError as error:
-        yield str(error).removeprefix(f"{path}: ")
-        return
+        return Checked(path, (str(error).removeprefix(f"{path}: "),))
+    return Checked(path, tuple(_file_faults(path, state, seen)), not_replayed(state))
+
+
+def _file_faults(path: Path, state: AgentState, seen: dict[str, Path]) -> Iterator[str]:
     earlier = seen.setdefault(state.run_id, path)
     if earlier != path:
         yield f"run_id: the same run stands in {earlier.name}"

@@ -9,6 +9,13 @@ from agent.errors import BudgetExceededError
 from agent.state import AgentState, LedgerEntry, LLMCall
 from evals.rebuilt import Rebuilt, rebuild
 
+_RESERVED = {
+    "prompt_microusd_per_1k": "its price for prompts",
+    "completion_microusd_per_1k": "its price for completions",
+    "max_completion_tokens": "its completion cap",
+    "shrunk_by": "what made its cap smaller",
+    "reserved_microusd": "what was reserved",
+}
 SECONDS_SLACK = 2.0  # what closing a connection may take after its deadline
 DEADLINE_SLACK = 0.5  # clocks are read at slightly different moments
 
@@ -44,10 +51,13 @@ def _caps(state: AgentState) -> Iterator[str]:
 def _sent_caps(state: AgentState) -> Iterator[str]:
     """The completion caps lie between the floor and the setting, and a counted prompt leaves them room."""
     wanted, window = state.sampling.max_completion_tokens, state.sampling.num_ctx
-    for entry in state.ledger:
+    for place, entry in enumerate(state.ledger):
         cap = entry.max_completion_tokens
         if not min(MIN_COMPLETION_TOKENS, wanted) <= cap <= wanted:
             yield f"ledger[{entry.index}]: a completion cap of {cap} tokens, where {wanted} were asked for"
+        counted = state.calls[place].usage.prompt_tokens if place < len(state.calls) else None
+        if entry.bound_kind == "exact" and counted not in (None, entry.prompt_tokens_bound):
+            yield f"ledger[{entry.index}]: an exact bound of {entry.prompt_tokens_bound}, and {counted} were counted"
         if entry.bound_kind == "exact" and entry.prompt_tokens_bound + cap > window:
             yield f"ledger[{entry.index}]: prompt and completion cap do not fit the window of {window} tokens"
 
@@ -63,10 +73,7 @@ def _replayed(state: AgentState) -> Iterator[str]:
             return
         try:
             again = budget.reserve(
-                entry.prompt_tokens_bound,
-                entry.max_completion_tokens,
-                purpose=entry.purpose,
-                bound_kind=entry.bound_kind,
+                entry.prompt_tokens_bound, _wanted(state, entry), purpose=entry.purpose, bound_kind=entry.bound_kind
             )
         except BudgetExceededError as error:
             yield f"ledger[{place}]: the budget refuses this call (purpose {entry.purpose}): {error}"
@@ -76,17 +83,21 @@ def _replayed(state: AgentState) -> Iterator[str]:
             yield from _settlement(rebuilt[place], budget, again)
 
 
+def _wanted(state: AgentState, entry: LedgerEntry) -> int:
+    """The completion cap that was asked for. What a batch's money left of it, the run's trace cannot know."""
+    batch = state.batch_limits
+    if entry.shrunk_by == "batch" and batch is not None and batch.max_cost_microusd is not None:
+        return entry.max_completion_tokens
+    wanted = state.sampling.max_completion_tokens
+    room = state.sampling.num_ctx - entry.prompt_tokens_bound if entry.bound_kind == "exact" else wanted
+    return max(1, min(wanted, room))
+
+
 def _same_reservation(place: int, entry: LedgerEntry, again: LedgerEntry) -> Iterator[str]:
-    if again.max_completion_tokens != entry.max_completion_tokens:
-        yield (
-            f"ledger[{place}]: a completion cap of {entry.max_completion_tokens} tokens, and the money left pays for"
-            f" {again.max_completion_tokens}"
-        )
-    elif again.reserved_microusd != entry.reserved_microusd:
-        yield (
-            f"ledger[{place}]: reserved {entry.reserved_microusd} micro-dollars, and its bound and cap cost"
-            f" {again.reserved_microusd}"
-        )
+    for name, what in _RESERVED.items():
+        said, due = getattr(entry, name), getattr(again, name)
+        if said != due and not (name == "shrunk_by" and said == "batch"):
+            yield f"ledger[{place}]: {what} is {said}, and by the run's limits, prices and bound {due}"
 
 
 def _settlement(rebuilt: Rebuilt, budget: BudgetEnforcer, again: Reservation) -> Iterator[str]:

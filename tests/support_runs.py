@@ -70,6 +70,7 @@ def new_run(
         model=backend.describe(),
         sampling=Sampling(temperature=0, seed=7, num_ctx=8192, max_completion_tokens=max_completion_tokens),
         limits=limits.record(),
+        batch_limits=parent.limits.record() if parent else None,
         prices=PRICES.record(),
         system_prompt_hash=content_hash(strategy.system_prompt),
         tools_hash=tools.hash(),

@@ -29,6 +29,8 @@ def entry(index: int, reserved: int = 100) -> LedgerEntry:
         prompt_tokens_bound=10,
         bound_kind="exact",
         max_completion_tokens=64,
+        prompt_microusd_per_1k=10_000,
+        completion_microusd_per_1k=30_000,
         reserved_microusd=reserved,
     )
 

@@ -123,6 +123,8 @@ def _entry(place: int, settled: int) -> LedgerEntry:
         prompt_tokens_bound=100,
         bound_kind="exact",
         max_completion_tokens=64,
+        prompt_microusd_per_1k=10_000,
+        completion_microusd_per_1k=30_000,
         reserved_microusd=settled,
         settled_microusd=settled,
         settled_as="counted",

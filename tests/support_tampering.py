@@ -63,6 +63,29 @@ def _claim_refund_and_error(state: AgentState) -> None:
     state.calls[1].error = CallError(error_type="unreachable", message="x", fault="server")
 
 
+def _no_action(state: AgentState) -> None:
+    state.steps[0].actions, state.steps[0].results = [], []
+
+
+def _two_actions(state: AgentState) -> None:
+    step = state.steps[0]
+    step.actions, step.results = step.actions * 2, step.results * 2
+
+
+def _lower_cap(state: AgentState) -> None:
+    entry = state.ledger[1]
+    entry.max_completion_tokens = 100
+    entry.reserved_microusd = 10 * entry.prompt_tokens_bound + 30 * 100
+
+
+def _cut_off_end(state: AgentState) -> None:
+    """The last call and step gone, and the one before it made to look like the end."""
+    state.steps[-2].guards = state.steps[-1].guards
+    for records in (state.steps, state.calls, state.ledger):
+        del records[-1]  # type: ignore[attr-defined]  # three lists
+    state.replans = sum(event.guard == "replan" for step in state.steps for event in step.guards)
+
+
 # name: (kind of genuine trace, what is done to it, what the verifier says)
 TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "usage lowered": ("completed", set_to("calls.1.usage.prompt_tokens", 1), "usage.prompt_tokens is 1"),
@@ -71,8 +94,8 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "raw changed": ("completed", _raw_count(1, -5), "its raw reply says"),
     "raw and usage changed": ("completed", _usage_and_raw(1, -5), "the usage of its call costs"),
     "raw, usage and charge changed": ("completed", _charged_again(1, -5), "the model was told"),
-    "prompt price": ("completed", set_to("prices.prompt_microusd_per_1k", 5_000), "its bound and cap cost"),
-    "completion price": ("completed", set_to("prices.completion_microusd_per_1k", 5_000), "its bound and cap cost"),
+    "prompt price": ("completed", set_to("prices.prompt_microusd_per_1k", 9_999), "its price for prompts"),
+    "completion price": ("completed", set_to("prices.completion_microusd_per_1k", 29_999), "its price for completions"),
     "more calls allowed": ("completed", set_to("limits.max_calls", 11), "the model was told"),
     "calls without a cap": ("completed", set_to("limits.max_calls", None), "the model was told"),
     "fewer calls allowed": ("completed", set_to("limits.max_calls", 3), "ledger: 4 calls were made"),
@@ -94,7 +117,7 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     ),
     "charged less": ("completed", set_to("ledger.1.settled_microusd", 1), "ledger[1]: settled 1 micro-dollars"),
     "charged more": ("completed", set_to("ledger.3.settled_microusd", lambda paid: paid + 1), "ledger[3]: settled"),
-    "reserved less": ("completed", set_to("ledger.1.reserved_microusd", 1), "ledger[1]: reserved 1 micro-dollars"),
+    "reserved less": ("completed", set_to("ledger.1.reserved_microusd", 1), "ledger[1]: what was reserved is 1"),
     "bound lowered": ("completed", set_to("ledger.0.prompt_tokens_bound", 100), "a prompt bound of 100 tokens"),
     "bound of another kind": ("completed", set_to("ledger.0.bound_kind", "grown"), "gives none of that kind"),
     "cap raised": ("completed", set_to("ledger.1.max_completion_tokens", 513), "a completion cap of 513 tokens"),
@@ -174,6 +197,28 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "result removed": ("completed", lambda state: state.steps[0].results.pop(), "1 actions and 0 results"),
     "time below zero": ("completed", set_to("calls.1.timing.total", -1.0), "has a time that is no duration"),
     "no end of time": ("completed", set_to("seconds", float("inf")), "seconds: is no duration"),
+    "tool result changed": ("completed", set_to("steps.0.results.0.data", "43"), "replayed: call 2"),
+    "tool call denied": ("completed", _no_action, "replayed: step 1"),
+    "tool call doubled": ("completed", _two_actions, "replayed: step 1"),
+    "arguments changed": (
+        "completed",
+        set_to("steps.0.actions.0.arguments", {"expression": "6*8"}),
+        "tool call differs",
+    ),
+    "answer changed": (
+        "completed",
+        _both(set_to("answer", "43"), set_to("steps.3.answer", "43")),
+        "replayed: step 4: answer differs",
+    ),
+    "scratchpad changed": ("calls_used_up", set_to("scratchpad", ["gold"]), "replayed: after the last step"),
+    "guard unsaid": ("rejected_answer", set_to("steps.0.guards", []), "replayed: step 1: guards differs"),
+    "cap lowered with its reservation": ("completed", _lower_cap, "its completion cap is 100"),
+    "cap lowered for the batch": (
+        "completed",
+        _both(_lower_cap, set_to("ledger.1.shrunk_by", "batch")),
+        "its completion cap is 100",
+    ),
+    "end cut off a loop": ("looped", _cut_off_end, "replayed: step 5"),
     "failed made pass": (
         "completed",
         set_to("verdict", Verdict(outcome="pass", asserts=[AssertResult(type="equals", passed=False)])),

@@ -159,3 +159,26 @@ def test_the_same_over_v1() -> None:
         assert llm.chat(Ask(HELLO, "answer")).answer == "Hello"
         assert wire.seen[0].json["max_tokens"] == 200
     assert llm._state.cost_microusd == 670
+
+
+def test_a_body_that_no_reply_of_that_length_can_have_is_hung_up_on() -> None:
+    line = json.dumps(PIECES[0]) + "\n"
+    flood = (line * 100_000).encode()
+    with serving(lambda _seen: [http_reply(flood, content_type="application/x-ndjson")]) as wire:
+        llm = client(OllamaBackend(wire.url, "m"), SilentReporter())
+        with pytest.raises(BackendError) as refused:
+            llm.chat(Ask(HELLO, "answer", stream=True))
+    assert refused.value.error_type == "bad_reply"
+    assert [entry.settled_as for entry in llm._state.ledger] == ["unknown"]
+
+
+def test_a_long_reply_that_was_counted_short_is_bounded_by_its_bytes() -> None:
+    """The next prompt holds the reply: a bound from a false count would let it pass the cap."""
+    wordy = {**WHOLE, "message": {"role": "assistant", "content": "word " * 20_000}}
+    with serving(lambda _seen: [http_reply(json.dumps(wordy))]) as wire:
+        llm = client(OllamaBackend(wire.url, "m"), SilentReporter())
+        llm.chat(Ask(HELLO, "answer"))
+        more = (*HELLO, Message(role="assistant", content="word " * 20_000), HELLO[1])
+        with pytest.raises(BudgetExceededError):
+            llm.chat(Ask(more, "answer"))
+        assert len(wire.seen) == 1

@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from agent.errors import ModelError
 from agent.llm import lenient_json, strict_json
+from agent.llm.backends.base import Envelope
+from agent.llm.replies import read_reply
 from agent.llm.thinking import split_thinking
 from tests.support_replies import LABEL, OSLO, read, refusal
 
@@ -142,3 +144,11 @@ def test_a_reply_of_thinking_alone_says_so() -> None:
     cut = refusal("<think>the city is", finish="length")
     assert (cut.error_type, cut.detail) == ("truncated", "thinking")
     assert refusal(" \n ").error_type == "empty_reply"
+
+
+def test_a_native_call_beside_json_is_not_carried_out_and_not_passed_over() -> None:
+    call = {"function": {"name": "get_weather", "arguments": {"city": "Oslo"}}}
+    envelope = Envelope(content='{"label": "spam", "score": 0.9}', native_calls=[call])
+    reply = read_reply(envelope, schema={"type": "object"})
+    assert reply.answer == {"label": "spam", "score": 0.9}
+    assert (reply.calls, reply.repairs) == ([], ["native_calls_beside_json"])

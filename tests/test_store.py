@@ -87,7 +87,8 @@ WRITER = """
     store = TraceStore(Path(sys.argv[1]))
     for number in range(count):
         e = LedgerEntry(index=number, purpose="act", prompt_tokens_bound=1, bound_kind="exact",
-                        max_completion_tokens=64, reserved_microusd=100)
+                        max_completion_tokens=64, prompt_microusd_per_1k=10_000,
+                        completion_microusd_per_1k=30_000, reserved_microusd=100)
         if number == 0:
             store.run_started(name, batch)
         store.reserved(name, e)

@@ -82,7 +82,14 @@ def run_with(text: str) -> AgentState:
         repairs=[text],
     )
     entry = LedgerEntry(
-        index=0, purpose="act", prompt_tokens_bound=9, bound_kind="exact", max_completion_tokens=9, reserved_microusd=9
+        index=0,
+        purpose="act",
+        prompt_tokens_bound=9,
+        bound_kind="exact",
+        max_completion_tokens=9,
+        prompt_microusd_per_1k=10_000,
+        completion_microusd_per_1k=30_000,
+        reserved_microusd=9,
     )
     return AgentState(
         run_id=text,

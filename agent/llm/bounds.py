@@ -24,6 +24,8 @@ HEAD_ALLOWANCE = 256
 # Text has 2 to 5 bytes a token. A count far below that is not of the whole prompt: old servers left out what they held
 # in their cache, and counted it again when they had lost it.
 MOST_BYTES_PER_TOKEN = 8
+# A reply longer than that was counted wrong: the longest tokens in use are runs of 128 blanks, and text has about 4.
+MOST_REPLY_BYTES_PER_TOKEN = 32
 # Stands in a reply for bytes that were no UTF-8: one byte was written, up to three tokens are read back.
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 
@@ -80,11 +82,12 @@ def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash:
     tokens = previous.prompt_tokens
     for place, message in enumerate(messages[carried:]):
         is_reply = place == 0 and message.role == "assistant" and message.content == previous.reply
-        is_counted = is_reply and not message.tool_calls and REPLACEMENT not in message.content
-        if is_counted and previous.completion_tokens is not None:
-            tokens += previous.completion_tokens + MESSAGE_ALLOWANCE
+        is_reply_alone = is_reply and not message.tool_calls and REPLACEMENT not in message.content
+        size, counted = message_bytes(message), previous.completion_tokens
+        if is_reply_alone and counted is not None and size <= counted * MOST_REPLY_BYTES_PER_TOKEN:
+            tokens += counted + MESSAGE_ALLOWANCE
         else:
-            tokens += message_bytes(message) + MESSAGE_ALLOWANCE
+            tokens += size + MESSAGE_ALLOWANCE
     return Bound(tokens, "grown")
 
 

@@ -21,6 +21,7 @@ from agent.llm.thinking import split_thinking
 from agent.llm.tool_calls import Outcome, read_native
 from agent.state import ToolCall
 
+NATIVE_BESIDE_JSON = "native_calls_beside_json"
 _FENCE_OPEN = re.compile(r"```\w*")
 # Where an object or a list may begin inside prose: `{curly}` and `[1]` in a sentence do not look like this.
 _STARTS = {"object": re.compile(r"\{\s*[\"}]"), "array": re.compile(r"\[\s*[\[{\"\]]")}
@@ -63,7 +64,9 @@ def read_reply(
     if schema is not None:
         is_json, value = _as_json(envelope.content)
         if is_json:
-            return Reply(envelope.thinking, _meeting(value, schema))
+            # No tools were offered with the schema: a call that a server makes up beside it is not one to carry out.
+            beside = [NATIVE_BESIDE_JSON] if envelope.native_calls and not tools else []
+            return Reply(envelope.thinking, _meeting(value, schema), repairs=beside)
     inline, text = split_thinking(envelope.content)
     reply = Reply("\n".join(part for part in (envelope.thinking, inline) if part))
     if envelope.native_calls:

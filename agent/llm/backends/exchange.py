@@ -16,7 +16,6 @@ from agent.llm.backends.http_call import Call, OnLine, Server
 from agent.llm.backends.watched import Watch, WatchedAdapter
 from agent.llm.strict_json import whole_characters
 
-MAX_BODY_BYTES = 64 * 1024 * 1024
 CONNECT_SECONDS = 10.0
 _PIECE_BYTES = 64 * 1024
 
@@ -70,8 +69,8 @@ def _read(response: requests.Response, server: Server, call: Call, watch: Watch,
     body, lines = bytearray(), _Lines(on_line)
     while piece := _piece(response, server, call, watch):
         body += piece
-        if len(body) > MAX_BODY_BYTES:
-            raise BackendError("bad_reply", f"{server.url} sent more than {MAX_BODY_BYTES >> 20} MiB")
+        if len(body) > call.max_body_bytes:
+            raise BackendError("bad_reply", f"{server.url} sent more than the {call.max_body_bytes:,} bytes it may")
         lines.feed(piece)
     lines.end()
     return bytes(body)

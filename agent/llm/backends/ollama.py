@@ -14,7 +14,7 @@ from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import ollama_url
 from agent.llm.backends.http import Transport
-from agent.llm.backends.http_call import Call
+from agent.llm.backends.http_call import Call, generating
 from agent.llm.backends.ollama_models import LocalModel, context_window, full_name, models_in
 from agent.llm.backends.ollama_pull import OnProgress, PullProgress
 from agent.llm.envelopes import object_of
@@ -58,7 +58,7 @@ class OllamaBackend:
         Raises:
             NotSentError, BackendError: see `Transport.send`.
         """
-        call = Call("POST", CHAT, request.deadline_seconds, self.chat_body(request), streamed=request.stream)
+        call = generating(CHAT, request, self.chat_body(request))
         return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
 
     def generate(
@@ -72,7 +72,7 @@ class OllamaBackend:
             NotSentError, BackendError: see `Transport.send`.
         """
         body = {**self._common(request), "prompt": prompt, "raw": raw}
-        call = Call("POST", GENERATE, request.deadline_seconds, body, streamed=request.stream)
+        call = generating(GENERATE, request, body)
         return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
 
     def chat_body(self, request: ChatRequest) -> dict[str, Any]:

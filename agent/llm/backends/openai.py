@@ -14,7 +14,7 @@ from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import v1_url
 from agent.llm.backends.http import Transport
-from agent.llm.backends.http_call import Call
+from agent.llm.backends.http_call import Call, generating
 from agent.llm.envelopes import object_of
 from agent.llm.faults import one_line
 from agent.llm.wire_values import as_dict, as_text, object_in
@@ -52,7 +52,7 @@ class OpenAIBackend:
         Raises:
             NotSentError, BackendError: see `Transport.send`.
         """
-        call = Call("POST", CHAT, request.deadline_seconds, self.chat_body(request), streamed=request.stream)
+        call = generating(CHAT, request, self.chat_body(request))
         return self._transport.send(call, _text_of_events(on_text) if on_text and request.stream else None)
 
     def chat_body(self, request: ChatRequest) -> dict[str, Any]:
