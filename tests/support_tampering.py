@@ -82,7 +82,7 @@ def _cut_off_end(state: AgentState) -> None:
     """The last call and step gone, and the one before it made to look like the end."""
     state.steps[-2].guards = state.steps[-1].guards
     for records in (state.steps, state.calls, state.ledger):
-        del records[-1]  # type: ignore[attr-defined]  # three lists
+        del records[-1]
     state.replans = sum(event.guard == "replan" for step in state.steps for event in step.guards)
 
 
@@ -197,15 +197,15 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "result removed": ("completed", lambda state: state.steps[0].results.pop(), "1 actions and 0 results"),
     "time below zero": ("completed", set_to("calls.1.timing.total", -1.0), "has a time that is no duration"),
     "no end of time": ("completed", set_to("seconds", float("inf")), "seconds: is no duration"),
-    "tool result changed": ("completed", set_to("steps.0.results.0.data", "43"), "replayed: call 2"),
+    "tool result changed": ("completed", set_to("steps.0.results.0.data", "43"), "replayed: step 2: call 2"),
     "tool call denied": ("completed", _no_action, "replayed: step 1"),
-    "tool call doubled": ("completed", _two_actions, "replayed: step 1"),
+    "tool call doubled": ("completed", _two_actions, "replayed: step 2: tool call differs"),
     "arguments changed": (
         "completed",
         set_to("steps.0.actions.0.arguments", {"expression": "6*8"}),
         "tool call differs",
     ),
-    "answer changed": (
+    "both answers changed": (
         "completed",
         _both(set_to("answer", "43"), set_to("steps.3.answer", "43")),
         "replayed: step 4: answer differs",
@@ -218,7 +218,7 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
         _both(_lower_cap, set_to("ledger.1.shrunk_by", "batch")),
         "its completion cap is 100",
     ),
-    "end cut off a loop": ("looped", _cut_off_end, "replayed: step 5"),
+    "end cut off a loop": ("looped_late", _cut_off_end, "a further one was asked for"),
     "failed made pass": (
         "completed",
         set_to("verdict", Verdict(outcome="pass", asserts=[AssertResult(type="equals", passed=False)])),

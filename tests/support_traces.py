@@ -35,6 +35,7 @@ _RUNS: dict[str, Callable[[], AgentState]] = {
     "no_call_cap": lambda: run_script(_acts(16), limits=Limits(None, 100_000)),
     "no_caps": lambda: run_script([act("6*7"), answer("42")], limits=Limits()),
     "batch_used_up": lambda: run_script(_acts(12), parent=BudgetEnforcer(Limits(None, 40_000), PRICES, scope="batch")),
+    "looped_late": lambda: run_script([act("1+1"), act("1+1"), act("2+1"), act("2+1"), act("3+1")] + [act("3+1")] * 7),
     "looped": lambda: run_script([act("1+1")] * 12),
     "overshot": lambda: run_script([act("1+1"), ScriptedReply(act("2+2"), completion_tokens=5000)]),
     "uncounted": lambda: run_script(
