@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pkgutil import resolve_name
 
 from cli import arguments
-from cli.outcome import exit_code, tolerate_any_text
+from cli.outcome import exit_code, prepare_process
 
 # Each word, what reads its arguments, and what carries it out.
 SUBCOMMANDS: dict[str, tuple[Callable[[], arguments.Parser], str]] = {
@@ -39,5 +39,5 @@ def run(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    tolerate_any_text()
+    prepare_process()
     sys.exit(exit_code(lambda: run(sys.argv[1:])))

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from cli import arguments
-from cli.outcome import exit_code, tolerate_any_text
+from cli.outcome import exit_code, prepare_process
 
 
 def run(argv: Sequence[str]) -> int:
@@ -22,5 +22,5 @@ def run(argv: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    tolerate_any_text()
+    prepare_process()
     sys.exit(exit_code(lambda: run(sys.argv[1:])))

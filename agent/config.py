@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
 
+from dotenv import dotenv_values
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -72,6 +74,11 @@ class Settings(BaseSettings):
             )
         return self
 
+    def secret_values(self) -> tuple[str, ...]:
+        """Every secret that is set, to be kept out of traces, logs and prompts."""
+        values = (getattr(self, name) for name in type(self).model_fields)
+        return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr))
+
     def limits(self) -> Limits:
         """The caps of one run."""
         return Limits(
@@ -117,12 +124,24 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
     """
     given = {name: value for name, value in overrides.items() if value is not None}
     path = Path(".env") if env_file is None else env_file
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path}: is no file; settings are UTF-8 lines of NAME=value")
     try:
+        _refuse_misspelt(path)
         return Settings(_env_file=path if path.is_file() else None, **given)
     except ValidationError as error:
         raise UsageError(_one_line(error)) from None
     except (UnicodeDecodeError, OSError) as error:
         raise UsageError(f"{path}: cannot be read ({error}); it must be UTF-8 lines of NAME=value") from None
+
+
+def _refuse_misspelt(path: Path) -> None:
+    """A cap that is misspelt would be a cap that is not there. Other programs' names may stand in the file too."""
+    known = [name.upper() for name in Settings.model_fields]
+    for name in dotenv_values(path) if path.is_file() else ():
+        near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.8)
+        if near and name.upper() not in known:
+            raise UsageError(f"{path}: unknown setting {name:.60}; did you mean {near[0]}?")
 
 
 def _one_line(error: ValidationError) -> str:

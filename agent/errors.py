@@ -74,7 +74,10 @@ class BudgetExceededError(ShoestringError):
     """
 
     def __init__(
-        self, cap: Literal["calls", "cost", "seconds", "context", "overshoot"], message: str, scope: str = "run"
+        self,
+        cap: Literal["calls", "cost", "seconds", "context", "overshoot"],
+        message: str,
+        scope: Literal["run", "batch"] = "run",
     ):
         super().__init__(message if scope == "run" else f"{message} ({scope})")
         self.cap = cap

@@ -15,11 +15,13 @@ from agent.guards.reflection import Reflection
 from agent.llm.client import LLMClient
 from agent.prompts import notices
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, GuardEvent, Status, StepRecord, ToolResult
+from agent.state import AgentState, CallError, GuardEvent, Status, StepRecord, ToolCall, ToolResult
 from agent.strategies.base import Decision, Strategy
 from agent.tools.base import ToolError
 from agent.tools.registry import ToolRegistry
 
+# Faults of the world that another try may not meet: the same call is no repeat then.
+MAY_HEAL = frozenset({"network", "rate_limited", "timeout"})
 MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands in its step
 
 
@@ -43,6 +45,7 @@ def run_task(run: Run) -> AgentState:
     try:
         _turns(run)
     except BudgetExceededError as error:
+        state.ended_by = error.scope
         _end_partial(state, "timeout" if error.cap == "seconds" else "budget_exhausted", f"{error.cap}: {error}")
     except BackendError as error:
         _end_by_server(run, error)
@@ -120,33 +123,46 @@ def _act(run: Run, step: StepRecord, place: int, *, answer_only: bool) -> ToolRe
     """Execute one call, unless it may not be or was made before; either way there is a result to observe."""
     call = step.actions[place]
     run.reporter.act(call)
-    earlier = run.detector.earlier_step(call)
     if answer_only:
         result = ToolResult(success=False, error=notices.ANSWER_ONLY, error_type="answer_only")
-    elif earlier is not None:
-        message = notices.repeated_call(earlier)
-        _guard(run, step, GuardEvent(guard="identical_call", tier=0, message=message))
-        result = ToolResult(success=False, error=message, error_type="repeated")
     else:
-        run.detector.remember(call, step.index)
-        result = _execute(run, step, place)
+        result = _repeated(run, step, call) or _execute(run, step, place)
     if result.success:
         run.state.scratchpad.append(f"{call.name}: {result.data[:MAX_NOTE_CHARS]}")
     run.reporter.observe(call, result)
     return result
 
 
+def _repeated(run: Run, step: StepRecord, call: ToolCall) -> ToolResult | None:
+    """The refusal of a call that was made before; None where it was not."""
+    earlier = run.detector.earlier_step(call)
+    if earlier is None:
+        return None
+    message = notices.repeated_call(earlier)
+    _guard(run, step, GuardEvent(guard="identical_call", tier=0, message=message))
+    return ToolResult(success=False, error=message, error_type="repeated")
+
+
 def _execute(run: Run, step: StepRecord, place: int) -> ToolResult:
     """Check the call against its schema and run it. A repair is noted, and the call stands as repaired."""
+    asked = step.actions[place]
+    run.detector.remember(asked, step.index)
     try:
-        checked = run.tools.validate(step.actions[place])
+        checked = run.tools.validate(asked)
     except ToolError as error:
         return ToolResult(success=False, error=str(error), error_type=error.error_type)
     step.actions[place] = checked.call
     for repair in checked.repairs:
         step.repairs.append(repair)
         run.reporter.notice(f"repaired: {repair} of {checked.call.name}")
-    return run.tools.run(checked)
+    if checked.call != asked:
+        if refused := _repeated(run, step, checked.call):
+            return refused
+        run.detector.remember(checked.call, step.index)
+    result = run.tools.run(checked)
+    if result.error_type in MAY_HEAL:
+        run.detector.forget(asked, checked.call)
+    return result
 
 
 def _reflect(run: Run, step: StepRecord) -> None:

@@ -27,7 +27,7 @@ Status = Literal[
     "error",
 ]
 Outcome = Literal["pass", "fail", "invalid"]
-BoundKind = Literal["exact", "grown", "rendered_bytes", "sent_bytes"]
+BoundKind = Literal["exact", "grown", "sent_bytes"]
 SettledAs = Literal["open", "counted", "unknown", "overshoot", "refunded"]
 Purpose = Literal["act", "answer"]
 
@@ -225,7 +225,10 @@ class Verdict(Record):
 
 
 class AgentState(Record):
-    """One run, whole. See the module's docstring for units."""
+    """One run, whole. See the module's docstring for units.
+
+    `ended_by` says whose cap ended a run that a cap ended: its own, or that of the batch around it.
+    """
 
     schema_version: int = SCHEMA_VERSION
     run_id: str
@@ -259,6 +262,7 @@ class AgentState(Record):
     answer_is_partial: bool = False
     status: Status = "running"
     status_reason: str = ""
+    ended_by: Literal["run", "batch"] = "run"
     error: CallError | None = None
     verdict: Verdict | None = None
 

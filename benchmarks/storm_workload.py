@@ -14,7 +14,7 @@ from agent.journal import NoJournal
 from agent.llm.client import Ask, LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import SilentReporter
-from agent.state import AgentState, LedgerEntry, Message, ModelInfo, ToolCall
+from agent.state import AgentState, LedgerEntry, Message, ModelInfo, ToolCall, content_hash
 from agent.strategies.react import React
 from agent.tools.base import ToolContext
 from agent.tools.calculate_math import CalculateMath
@@ -64,6 +64,7 @@ def drive(plan: RunPlan, seed: int, doors: Doors, batch: BudgetEnforcer) -> Outc
         sleep=lambda _: None,  # back-off costs nothing here
     )
     parts, crash = _Parts(plan, rng, state, llm), None
+    state.batch_limits = batch.limits.record()
     try:
         (_react if plan.kind == "react" else _converse)(parts)
     except Exception:  # noqa: BLE001  whatever it is, it is what the storm looks for
@@ -93,15 +94,11 @@ def _new_state(plan: RunPlan, rng: Random) -> AgentState:
 
 
 def _react(parts: _Parts) -> None:
-    run_task(
-        Run(
-            parts.state,
-            parts.llm,
-            parts.tools,
-            React(parts.tools, parts.state.sampling.max_completion_tokens),
-            SilentReporter(),
-        )
-    )
+    state, tools = parts.state, parts.tools
+    strategy = React(tools, state.sampling.max_completion_tokens)
+    state.tools, state.tools_hash = list(tools.names), tools.hash()
+    state.system_prompt_hash = content_hash(strategy.system_prompt)
+    run_task(Run(state, parts.llm, tools, strategy, SilentReporter()))
 
 
 def _converse(parts: _Parts) -> None:

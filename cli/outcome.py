@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable
@@ -50,8 +51,19 @@ def say(message: str) -> None:
     print(f"shoestring: {inert_line(message)}", file=sys.stderr, flush=True)
 
 
-def tolerate_any_text() -> None:
-    """Let both streams write what their encoding lacks as an escape instead of failing in the middle of a run."""
+def prepare_process() -> None:
+    """What an entry script sets up first.
+
+    SIGTERM and SIGHUP (`docker stop`, a cancelled job, a closed terminal) end a run as Ctrl-C does: what was done is
+    kept. A stream that the caller closed becomes one that nobody reads. Both output streams write what their encoding
+    lacks as an escape instead of failing in the middle of a run.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
+            setattr(sys, name, nowhere)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a test may have put something simpler in its place
             stream.reconfigure(errors="backslashreplace")

@@ -123,6 +123,7 @@ def _run(batch: Batch, board: Board) -> bool:
             backend_for=backend_for,
             call_timeout_seconds=settings.call_timeout_seconds,
             search_provider=settings.search_provider,
+            secrets=settings.secret_values(),
             batch_id=batch.id,
             batch=_purse(settings),
             git_commit=git_commit(),

@@ -14,7 +14,7 @@ from cli.intake import read_task
 from cli.log import keep_log
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
 from cli.terminal import TerminalReporter, make_console
-from evals.plan import Plan, check_names, plan_task
+from evals.plan import Plan, plan_task
 from evals.runner import Finished, Runner
 from evals.store import TraceStore
 
@@ -28,7 +28,6 @@ def one_task(args: Namespace) -> int:
     task = read_task(args.task, sys.stdin.buffer)
     settings, _ = settings_of(args)
     plan = plan_task(settings, task)
-    check_names(plan, "the task")
     reporter = _reporter(args)
     keep_log(settings.traces_dir)
     finished = _run(settings, plan, reporter)
@@ -46,6 +45,7 @@ def _run(settings: Settings, plan: Plan, reporter: TerminalReporter | SilentRepo
             backend_for=backend_for,
             call_timeout_seconds=settings.call_timeout_seconds,
             search_provider=settings.search_provider,
+            secrets=settings.secret_values(),
             git_commit=git_commit(),
         )
         return runner.run(plan, reporter)

@@ -29,8 +29,8 @@ NO_ANSWER = Finding(False, "there is no answer")
 
 
 def _answer(state: AgentState) -> str:
-    """The answer; empty where there is none, and a blank one is none."""
-    return state.answer if state.answer and state.answer.strip() else ""
+    """The model's answer; empty where there is none. A blank one is none, nor is what the loop put in its stead."""
+    return state.answer if state.answer and state.answer.strip() and not state.answer_is_partial else ""
 
 
 def _quoted(state: AgentState) -> str:
@@ -179,11 +179,22 @@ class AnswerJson(Tolerant):
     def _lacking_value(self, document: Any) -> str:
         if isinstance(self.value, list):
             items = document if isinstance(document, list) else []
-            missing = [part for part in self.value if not any(self._matches(part, item) for item in items)]
+            missing = self._unmatched(self.value, items)
             return f"{len(missing)} not there, first {shorten(repr(missing[0]), 120)}" if missing else ""
         if self.value is not None and not self._matches(self.value, document):
             return f"seen: {shorten(repr(document), 150)}"
         return ""
+
+    def _unmatched(self, wanted: list[Any], seen: list[Any]) -> list[Any]:
+        """What is wanted and not there, each item of `seen` standing for one thing only."""
+        left, missing = list(seen), []
+        for part in wanted:
+            place = next((n for n, item in enumerate(left) if self._matches(part, item)), None)
+            if place is None:
+                missing.append(part)
+            else:
+                del left[place]
+        return missing
 
     def _matches(self, wanted: Any, seen: Any) -> bool:
         """Whether `seen` holds `wanted`: objects by the fields asked for, arrays by their items, texts folded."""
@@ -192,7 +203,7 @@ class AnswerJson(Tolerant):
                 key in seen and self._matches(value, seen[key]) for key, value in wanted.items()
             )
         if isinstance(wanted, list):
-            return isinstance(seen, list) and all(any(self._matches(part, item) for item in seen) for part in wanted)
+            return isinstance(seen, list) and not self._unmatched(wanted, seen)
         if isinstance(wanted, str):
             return isinstance(seen, str) and fold(wanted) == fold(seen)
         number = number_of(seen)

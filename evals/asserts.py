@@ -117,6 +117,8 @@ def _line(state: AgentState, spec: AssertSpec) -> AssertResult:
 
 
 def _invalid_because(state: AgentState) -> str:
+    if state.ended_by == "batch":
+        return shorten(f"the batch's cap ended the run, not its own: {state.status_reason}")
     if state.status in ("running", "cancelled"):
         return "the run was cancelled" if state.status == "cancelled" else "the run never ended"
     if state.status != "error" or (state.error is not None and state.error.fault == "model"):

@@ -43,7 +43,17 @@ class Plan:
 
 
 def plan_task(settings: Settings, task: str) -> Plan:
-    """The plan for one task from the command line."""
+    """The plan for one task from the command line.
+
+    Raises:
+        UsageError: see `check_plan`.
+    """
+    plan = _plan(settings, task)
+    check_plan(plan, settings, "this task")
+    return plan
+
+
+def _plan(settings: Settings, task: str) -> Plan:
     return Plan(
         task=task,
         strategy=settings.strategy,
@@ -69,11 +79,11 @@ def plan_suite(settings: Settings, suite: Suite, *, epochs: int | None = None, f
     ]
 
 
-def check_names(plan: Plan, where: str) -> None:
-    """Refuse names that nothing answers to before the first run starts.
+def check_plan(plan: Plan, settings: Settings, where: str) -> None:
+    """Refuse what cannot work before the first run starts.
 
     Raises:
-        UsageError: an unknown strategy, toolset or tool; `where` says whose.
+        UsageError: an unknown strategy, toolset or tool, or a search without anything to search; `where` says whose.
     """
     if plan.strategy not in STRATEGIES:
         raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; use one of {', '.join(STRATEGIES)}")
@@ -81,10 +91,13 @@ def check_names(plan: Plan, where: str) -> None:
     for name in plan.tools or ():
         if name not in offered:
             raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
+    searches = "web_search" in (plan.tools if plan.tools is not None else offered)
+    if searches and settings.search_provider == "corpus" and plan.corpus is None:
+        raise UsageError(f"{where}: SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or ddgs")
 
 
 def _plan_case(settings: Settings, suite: Suite, case: Case, given: frozenset[str]) -> Plan:
-    plan = plan_task(settings, case.task)
+    plan = _plan(settings, case.task)
     limits, cap = _limits(plan.limits, case, given), case.limits.max_completion_tokens
     sampling = plan.sampling
     if cap is not None and "max_completion_tokens" not in given:
@@ -102,7 +115,7 @@ def _plan_case(settings: Settings, suite: Suite, case: Case, given: frozenset[st
         case=case,
         case_hash=case_hash(case),
     )
-    check_names(plan, f"{suite.path}: case {case.id!r:.60}")
+    check_plan(plan, settings, f"{suite.path}: case {case.id!r:.60}")
     return plan
 
 

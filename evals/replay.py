@@ -89,12 +89,15 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
         reporter=reporter,
         sleep=lambda _seconds: None,
     )
+    outside = _ended_from_outside(trace)
     try:
         run_task(Run(state, llm, tools, strategy, reporter))
     except ReplayMismatchError as error:
-        if backend.is_finished and _ended_from_outside(trace) and _steps_differ(*_as_far(trace, state)) is None:
-            return Replayed(state, None)
+        if backend.is_finished and outside:
+            return Replayed(state, _cut_off(trace, state))
         return Replayed(state, f"step {len(state.steps)}: {error}")
+    if backend.is_finished and outside:
+        return Replayed(state, _cut_off(trace, state))
     return Replayed(state, _steps_differ(trace.steps, state.steps) or _ends_differ(trace, state))
 
 
@@ -109,31 +112,51 @@ def _tools(trace: AgentState, *, live: bool) -> ToolRegistry:
 
 
 def _ended_from_outside(trace: AgentState) -> bool:
-    """Whether the clock, a person, a batch's purse, or a server that failed to count ended it: none is replayed."""
+    """Whether what ended the run is not in its replies: a clock, a person, a batch's purse, a count that failed.
+
+    A prompt that was counted and found too long for the window left no mark either: it was never sent.
+    """
     if trace.status == "budget_exhausted":
-        return "(batch)" in trace.status_reason
+        return trace.ended_by == "batch" or trace.status_reason.startswith("context:")
     if trace.status == "error":  # a fault of a call is replayed; one before any call leaves no mark but the status
-        return not trace.calls or trace.calls[-1].error is None
+        fault = trace.calls[-1].error if trace.calls else None
+        had_no_time = fault is not None and fault.retry and trace.limits.max_seconds is not None
+        return fault is None or had_no_time
     return trace.status in ("timeout", "cancelled")
 
 
-def _as_far(trace: AgentState, state: AgentState) -> tuple[list[StepRecord], list[StepRecord]]:
-    """The steps to compare of a run that ended from outside: what went on after that is not the trace's.
+def _cut_off(trace: AgentState, state: AgentState) -> str | None:
+    """The first difference of a run that ended from outside: what went on after that is not the trace's.
 
-    A person's stop may fall anywhere within the last step.
+    A person's stop may fall anywhere within the last step and its call, so neither is compared then.
     """
-    whole = len(trace.steps) - (1 if trace.status == "cancelled" and trace.steps else 0)
-    return trace.steps[:whole], state.steps[:whole]
+    spare = 1 if trace.status == "cancelled" else 0
+    steps, calls = max(0, len(trace.steps) - spare), max(0, len(trace.ledger) - spare)
+    asked_again = [
+        step.model_copy(update={"calls": [call for call in step.calls if call < len(trace.calls)]})
+        for step in state.steps[:steps]
+    ]
+    if difference := _steps_differ(trace.steps[:steps], asked_again):
+        return difference
+    if trace.ledger[:calls] != state.ledger[:calls]:
+        return f"the ledger differs: {_difference(_entries(trace, calls), _entries(state, calls))}"
+    return None
+
+
+def _entries(state: AgentState, count: int) -> list[dict[str, Any]]:
+    return [entry.model_dump() for entry in state.ledger[:count]]
 
 
 def why_not(trace: AgentState) -> str | None:
     """Why a trace cannot be replayed by this version, or None where it can.
 
-    A run whose completion caps a batch's purse made smaller would need the batch; one that a bug of ours ended is no
+    A run in which a batch's purse may have shortened a reply would need the batch; one that a bug of ours ended is no
     measure; and other prompts or tools than today's lead elsewhere, which is what a replay by hand is there to show.
     """
-    if any(entry.shrunk_by == "batch" for entry in trace.ledger):
-        return "its batch's money made some completion caps smaller"
+    batch, answered = trace.batch_limits, any(entry.purpose == "answer" for entry in trace.ledger)
+    has_purse = batch is not None and batch.max_cost_microusd is not None
+    if any(entry.shrunk_by == "batch" for entry in trace.ledger) or (has_purse and answered):
+        return "its batch's money may have made a reply shorter"
     if trace.error is not None and trace.error.fault == "harness":
         return "a bug of Shoestring ended it"
     return None

@@ -97,7 +97,8 @@ def _tokens(runs: Sequence[AgentState]) -> str:
 
 def _usable(runs: Sequence[AgentState]) -> str:
     """Replies that the strategy could act on, of those that the server gave."""
-    given = sum(call.error is None or call.error.fault == "model" for run in runs for call in run.calls)
+    replies = [call for run in runs for call in run.calls if call.http_status is not None]
+    given = sum(call.error is None or call.error.fault == "model" for call in replies)
     unusable = sum(bool(step.faults) for run in runs for step in run.steps)
     return f"{given - unusable:,} of {given:,} ({100 * (given - unusable) / given:.0f}%)" if given else ""
 

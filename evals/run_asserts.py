@@ -83,12 +83,19 @@ def _same(wanted: Any, seen: Any) -> bool:
 Args = dict[str, Annotated[ArgMatch, BeforeValidator(_operators)]]
 
 
+_NEVER_MADE = frozenset({"repeated", "answer_only"})
+
+
 def _calls(state: AgentState, names: list[str], args: Args | None) -> Iterator[tuple[ToolCall, ToolResult | None]]:
-    """The run's calls of these tools with these arguments, each with its result where it came to one."""
+    """The run's calls of these tools with these arguments, each with its result where it came to one.
+
+    What the loop refused to make (a repeat, an action in place of the last answer) is no call.
+    """
     for step in state.steps:
         for place, call in enumerate(step.actions):
             result = step.results[place] if place < len(step.results) else None
-            if call.name in names and _args_fit(call, args):
+            was_refused = result is not None and result.error_type in _NEVER_MADE
+            if not was_refused and call.name in names and _args_fit(call, args):
                 yield call, result
 
 

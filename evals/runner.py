@@ -57,6 +57,7 @@ class Runner:
     backend_for: Callable[[Plan], Backend]
     call_timeout_seconds: float = 120.0
     search_provider: str = "auto"
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
     git_commit: str | None = None
@@ -79,7 +80,7 @@ class Runner:
             self._in_use.remove(backend)
 
     def _run_on(self, backend: Backend, plan: Plan, reporter: Reporter) -> Finished:
-        tools = _tools(plan, self.search_provider)
+        tools = _tools(plan, ToolContext(plan.corpus, self.search_provider, self.secrets))
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompt)
         enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch)
@@ -95,15 +96,22 @@ class Runner:
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
             run_task(Run(state, llm, tools, strategy, reporter))
-        except StoreError as error:
+        except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
             self._last_words(plan, state, error)
             raise
-        except ShoestringError:
+        except KeyboardInterrupt:  # outside the loop, which takes one within its turns for itself
+            if state.status == "running":
+                state.status, state.status_reason = "cancelled", "stopped by the person"
+            self._keep(plan, state)
             raise
         except Exception as error:
             _blame_harness(state, error)
             raise RunCrashedError(self._keep(plan, state), error) from error
-        return self._keep(plan, state)
+        try:
+            return self._keep(plan, state)
+        except KeyboardInterrupt:  # what was paid for is kept first
+            self._keep(plan, state)
+            raise
 
     def run_all(
         self, plans: Sequence[Plan], reporter_for: Callable[[Plan], Reporter], *, jobs: int = 1
@@ -156,8 +164,8 @@ class Runner:
         for backend in list(self._in_use):
             backend.close()
 
-    def _last_words(self, plan: Plan, state: AgentState, error: StoreError) -> None:
-        """A trace of the run that the disk refused, in the space kept back. The first fault is the one to tell."""
+    def _last_words(self, plan: Plan, state: AgentState, error: ShoestringError) -> None:
+        """A trace of a run that cannot go on, if need be in the space kept back. The first fault is the one to tell."""
         _blame_harness(state, error)
         with suppress(StoreError):
             self._keep(plan, state)
@@ -194,11 +202,11 @@ class Runner:
         )
 
 
-def _tools(plan: Plan, search_provider: str) -> ToolRegistry:
+def _tools(plan: Plan, context: ToolContext) -> ToolRegistry:
     chosen = toolset(plan.toolset)
     if plan.tools is not None:
         chosen = [tool for tool in chosen if tool.name in plan.tools]
-    return ToolRegistry(chosen, ToolContext(corpus=plan.corpus, search_provider=search_provider))
+    return ToolRegistry(chosen, context)
 
 
 def _verdict(plan: Plan, state: AgentState) -> Verdict | None:

@@ -5,9 +5,10 @@ bound, reservation or charge was changed, contradicts itself, even where indexes
 know who wrote the file. Last, where today's prompts and tools are those of the run, it is replayed from its raw replies
 and recorded tool results: every step, charge and ending must come out the same.
 
-Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, or ended by its
-batch's cap, since what is left is what such a run leaves; a tool's result changed together with every prompt after it;
-the counts of the last call, where the raw reply was changed with them.
+Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, was ended by its
+batch's cap, or by a server that counts prompts ahead and found none or one too long, since what is left is what such a
+run leaves; whatever is written anew throughout: a limit, a price or a tool's result with every prompt, charge and reply
+that follows from it, or the counts of a call with its raw reply and all that comes after.
 """
 
 from __future__ import annotations
@@ -118,7 +119,7 @@ def _shortened(indexes: list[int]) -> str:
 def _steps(state: AgentState) -> Iterator[str]:
     """Steps share out all calls in order; each action that was executed has its result; replans are those of guards."""
     made = [call for step in state.steps for call in step.calls]
-    if made != list(range(len(state.calls))):
+    if made != list(range(len(state.calls))) and not _last_step_is_missing(state, made):
         yield f"steps: their calls are {_shortened(made)}, and the run has {len(state.calls)}"
     for place, step in enumerate(state.steps):
         yield from _step(state, place, step)
@@ -127,6 +128,13 @@ def _steps(state: AgentState) -> Iterator[str]:
         yield f"replans: {state.replans}, and the guards of the steps show {replans}"
     if not 0 <= state.seconds < math.inf:
         yield "seconds: is no duration"
+
+
+def _last_step_is_missing(state: AgentState, made: list[int]) -> bool:
+    """A person's stop may fall after a step's calls and before the step itself was noted."""
+    left = state.calls[len(made) :]
+    in_order = made == list(range(len(made)))
+    return state.status == "cancelled" and in_order and all(call.step == len(state.steps) for call in left)
 
 
 def _step(state: AgentState, place: int, step: StepRecord) -> Iterator[str]:
@@ -152,6 +160,15 @@ def _may_lack_results(state: AgentState) -> bool:
 
 
 def _verdict(state: AgentState) -> Iterator[str]:
+    """A pass rests on asserts that all held, a failure on one that did not, and what could not be judged on the end."""
     verdict = state.verdict
-    if verdict is not None and verdict.outcome == "pass" and not all(line.passed for line in verdict.asserts):
-        yield "verdict: pass, and an assert did not hold"
+    if verdict is None:
+        return
+    held = [line.passed for line in verdict.asserts]
+    could_not = state.status in ("running", "error", "cancelled") or state.ended_by == "batch"
+    if (verdict.outcome == "invalid") != could_not:
+        yield f"verdict: {verdict.outcome}, and the run ended as {state.status}"
+    elif verdict.outcome == "pass" and not (held and all(held)):
+        yield "verdict: pass, and an assert did not hold, or there is none"
+    elif verdict.outcome == "fail" and all(held):
+        yield "verdict: fail, and every assert held"

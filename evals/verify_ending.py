@@ -21,12 +21,14 @@ def ending_faults(state: AgentState) -> Iterator[str]:
     if state.status == "completed":
         if answer is None or state.answer != answer or state.answer_is_partial:
             yield "status: completed, and the last step gave no such answer"
-    elif answer is not None:
+    elif answer is not None and state.status != "cancelled":  # which may fall between the two
         yield f"status: {state.status}, and the last step gave an answer"
     elif state.answer is not None and not state.answer_is_partial:
         yield f"answer: is not marked as partial, and the run is {state.status}"
     if (state.status == "error") != (state.error is not None):
         yield f"status: {state.status}, and error is {'set' if state.error else 'not set'}"
+    if state.ended_by == "batch" and state.batch_limits is None:
+        yield "ended_by: the batch, and there is none"
     yield from _ENDINGS.get(state.status, _no_more)(state)
 
 
@@ -40,7 +42,7 @@ def _running(state: AgentState) -> Iterator[str]:  # noqa: ARG001  the same shap
 
 def _exhausted(state: AgentState) -> Iterator[str]:
     """A run that says its calls or money are spent has spent them, unless it was the batch's cap that refused."""
-    if "(batch)" in state.status_reason:
+    if state.ended_by == "batch":
         return
     cap, limits = state.status_reason.partition(":")[0], state.limits
     if cap == "calls":
@@ -61,7 +63,8 @@ def _exhausted(state: AgentState) -> Iterator[str]:
 
 def _last_error_is(state: AgentState, error_type: str) -> Iterator[str]:
     """The last call shows why the run ended. Where prompts are counted ahead, that may have failed: no call says so."""
-    if any(entry.bound_kind == "exact" for entry in state.ledger):
+    counts_ahead = not state.calls or any(entry.bound_kind == "exact" for entry in state.ledger)
+    if counts_ahead and error_type != "prompt_truncated":  # which is found in the reply to a call
         return
     error = state.calls[-1].error if state.calls else None
     shown = error.error_type if error else "no error"
@@ -122,7 +125,7 @@ def _looped(state: AgentState) -> Iterator[str]:
 
 def _timed_out(state: AgentState) -> Iterator[str]:
     limit = state.limits.max_seconds
-    if "(batch)" not in state.status_reason and (limit is None or state.seconds + 2 * DEADLINE_SLACK < limit):
+    if state.ended_by != "batch" and (limit is None or state.seconds + 2 * DEADLINE_SLACK < limit):
         yield f"status: timeout after {state.seconds:g} s, and limits.max_seconds is {limit}"
 
 

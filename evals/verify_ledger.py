@@ -55,11 +55,20 @@ def _sent_caps(state: AgentState) -> Iterator[str]:
         cap = entry.max_completion_tokens
         if not min(MIN_COMPLETION_TOKENS, wanted) <= cap <= wanted:
             yield f"ledger[{entry.index}]: a completion cap of {cap} tokens, where {wanted} were asked for"
-        counted = state.calls[place].usage.prompt_tokens if place < len(state.calls) else None
-        if entry.bound_kind == "exact" and counted not in (None, entry.prompt_tokens_bound):
-            yield f"ledger[{entry.index}]: an exact bound of {entry.prompt_tokens_bound}, and {counted} were counted"
+        yield from _exact_count(state, place)
         if entry.bound_kind == "exact" and entry.prompt_tokens_bound + cap > window:
             yield f"ledger[{entry.index}]: prompt and completion cap do not fit the window of {window} tokens"
+
+
+def _exact_count(state: AgentState, place: int) -> Iterator[str]:
+    """A server that counts ahead counts the same afterwards, unless it cut the prompt: then the call is its fault."""
+    entry = state.ledger[place]
+    if entry.bound_kind != "exact" or place >= len(state.calls):
+        return
+    call = state.calls[place]
+    counted, is_at_fault = call.usage.prompt_tokens, call.error is not None and call.error.fault == "server"
+    if counted not in (None, entry.prompt_tokens_bound) and not is_at_fault and entry.settled_as != "overshoot":
+        yield f"ledger[{place}]: an exact bound of {entry.prompt_tokens_bound}, and {counted} were counted"
 
 
 def _replayed(state: AgentState) -> Iterator[str]:

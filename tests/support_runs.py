@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from agent.budget import BudgetEnforcer, Limits, Prices
+from agent.errors import BackendError
 from agent.journal import Journal, NoJournal
-from agent.llm.backends.base import Backend
-from agent.llm.backends.scripted import Script, ScriptedBackend, ScriptedReply
+from agent.llm.backends.base import Backend, ChatRequest
+from agent.llm.backends.scripted import BYTES_PER_TOKEN, Script, ScriptedBackend, ScriptedReply
+from agent.llm.bounds import message_bytes
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import SilentReporter
@@ -35,6 +37,20 @@ def answer(text: str) -> str:
     return turn(final_answer=text)
 
 
+class CountingBackend(ScriptedBackend):
+    """A scripted server that counts prompts ahead, as llama.cpp does; from count `fails_at` on it does not answer."""
+
+    def __init__(self, script: Script | Sequence[ScriptedReply | str], *, fails_at: int | None = None) -> None:
+        super().__init__(script)
+        self._fails_at, self._counts = fails_at, 0
+
+    def count_prompt_tokens(self, request: ChatRequest) -> int | None:
+        if self._fails_at is not None and self._counts >= self._fails_at:
+            raise BackendError("server_error", "hung up", retry=True)
+        self._counts += 1
+        return max(1, -(-sum(map(message_bytes, request.messages)) // BYTES_PER_TOKEN))
+
+
 class NoticeReporter(SilentReporter):
     """Keeps what a person would be told."""
 
@@ -55,6 +71,7 @@ def new_run(
     parent: BudgetEnforcer | None = None,
     corpus: Path | None = None,
     max_completion_tokens: int = 512,
+    num_ctx: int = 8192,
 ) -> Run:
     """A run that is ready to start."""
     backend = _backend(script)
@@ -68,7 +85,7 @@ def new_run(
         corpus=str(corpus) if corpus else None,
         evidence=evidence,
         model=backend.describe(),
-        sampling=Sampling(temperature=0, seed=7, num_ctx=8192, max_completion_tokens=max_completion_tokens),
+        sampling=Sampling(temperature=0, seed=7, num_ctx=num_ctx, max_completion_tokens=max_completion_tokens),
         limits=limits.record(),
         batch_limits=parent.limits.record() if parent else None,
         prices=PRICES.record(),

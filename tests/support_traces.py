@@ -10,7 +10,7 @@ from agent.llm.backends.scripted import ScriptedReply
 from agent.llm.bounds import PreviousCall, grown_bound, sent_bytes_bound
 from agent.prompts.budget_line import BudgetLeft, budget_line
 from agent.state import AgentState, AssertResult, LLMCall, Message, Verdict
-from tests.support_runs import PRICES, act, answer, run_script
+from tests.support_runs import PRICES, CountingBackend, act, answer, run_script
 
 BUSY = ScriptedReply(body='{"error":"server busy, please try again.  maximum pending requests exceeded"}', status=503)
 BROKEN = ScriptedReply(body='{"error":"something broke"}', status=500)
@@ -46,6 +46,9 @@ _RUNS: dict[str, Callable[[], AgentState]] = {
     "answer_after_failed_try": lambda: run_script([act("1+1"), BUSY, answer("2")], limits=Limits(3, 200_000)),
     "server_failed": lambda: run_script([act("1+1"), act("2+2"), BROKEN]),
     "interrupted": lambda: run_script(_interrupted),
+    "window_full": lambda: run_script(CountingBackend([act(f"{n}+1") for n in range(9)]), num_ctx=900),
+    "count_failed": lambda: run_script(CountingBackend([act("1+1"), act("2+1")], fails_at=2)),
+    "cut_prompt": lambda: run_script(CountingBackend([act("1"), ScriptedReply(act("2"), prompt_tokens=100)])),
 }
 GENUINE = tuple(_RUNS)
 _made: dict[str, AgentState] = {}

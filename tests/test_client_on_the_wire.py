@@ -182,3 +182,17 @@ def test_a_long_reply_that_was_counted_short_is_bounded_by_its_bytes() -> None:
         with pytest.raises(BudgetExceededError):
             llm.chat(Ask(more, "answer"))
         assert len(wire.seen) == 1
+
+
+def test_a_key_that_a_server_echoes_is_in_no_trace() -> None:
+    def echo(seen: Seen) -> Iterable[bytes]:
+        yield http_reply(json.dumps({"error": {"message": f"bad key: {seen.headers['authorization']}"}}), status=401)
+
+    with serving(echo) as wire:
+        llm = client(OpenAIBackend(wire.url, "m", api_key="sk-very-secret"), SilentReporter())
+        with pytest.raises(BackendError) as refused:
+            llm.chat(Ask(HELLO, "answer"))
+    assert wire.seen[0].headers["authorization"] == "Bearer sk-very-secret"
+    assert "very-secret" not in str(refused.value)
+    assert "very-secret" not in llm._state.model_dump_json()
+    assert "[redacted]" in llm._state.calls[0].raw

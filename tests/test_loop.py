@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 
 import pytest
 
 from agent.budget import BudgetEnforcer, Limits
+from agent.errors import BackendError
 from agent.llm.backends.base import ChatRequest
 from agent.llm.backends.scripted import ScriptedReply
 from agent.loop import run_task
 from agent.prompts import notices
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState
-from tests.support_runs import PRICES, act, answer, new_run, run_script, turn
+from tests.support_runs import PRICES, CountingBackend, act, answer, new_run, run_script, turn
 
 
 def last_user_message(state: AgentState, call: int) -> str:
@@ -261,3 +263,46 @@ def test_an_answer_that_is_json_itself_is_written_out() -> None:
     state = run_script([act("1"), turn(final_answer=[{"country": "X"}])])
     assert state.answer == '[{"country": "X"}]'
     assert state.steps[1].repairs == ["answer_as_json"]
+
+
+def test_a_fault_that_may_heal_can_be_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A refused connection of a live search: the same query is no repeat."""
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")  # whatever the network is like, the search cannot work
+    query = turn(action={"tool": "web_search", "args": {"query": "tides"}})
+    state = run_script([query, query, answer("unknown"), answer("unknown")])
+    assert [step.results[0].error_type for step in state.steps[:2]] == ["network", "network"]
+
+
+def test_arguments_that_mean_the_same_once_typed_are_a_repeat() -> None:
+    number, text = (turn(action={"tool": "calculate_math", "args": {"expression": e}}) for e in (5, "5"))
+    state = run_script([text, number, answer("5")])
+    assert [step.results[0].error_type for step in state.steps[:2]] == [None, "repeated"]
+
+
+def test_the_runs_own_clock_within_a_call_is_a_timeout_and_not_the_servers_fault() -> None:
+    def script(_request: ChatRequest, _number: int) -> ScriptedReply:
+        time.sleep(0.05)
+        raise BackendError("deadline", "gave no whole reply in time")
+
+    state = run_script(script, limits=Limits(10, 200_000, max_seconds=0.04))
+    assert (state.status, state.error) == ("timeout", None)
+    assert state.ledger[0].settled_as == "unknown"
+
+
+def test_a_server_that_counts_ahead_keeps_the_prompt_inside_the_window() -> None:
+    state = run_script(CountingBackend([act(f"{n}+1") for n in range(9)]), num_ctx=900)
+    assert state.status == "budget_exhausted"
+    assert state.status_reason.startswith("context:")
+    assert all(entry.bound_kind == "exact" for entry in state.ledger)
+
+
+def test_a_server_that_read_less_than_it_had_counted_cut_the_prompt() -> None:
+    state = run_script(CountingBackend([ScriptedReply(act("1"), prompt_tokens=100)]))
+    assert state.error is not None
+    assert state.error.error_type == "prompt_truncated"
+
+
+def test_a_count_that_fails_is_the_servers_fault_and_no_call() -> None:
+    state = run_script(CountingBackend([act("1")], fails_at=1))
+    assert (state.status, state.calls_used) == ("error", 1)
+    assert [call.attempt for call in state.calls] == [0]

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
+from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.budget import Limits
 from agent.llm.backends.scripted import ScriptedReply
+from agent.loop import run_task
 from agent.state import AgentState
 from evals.replay import replay
-from tests.support_runs import act, answer, run_script
+from evals.verify import verify
+from tests.support_runs import act, answer, new_run, run_script
 
 BUSY = ScriptedReply(status=503, body='{"error":"server busy, please try again.  maximum pending requests exceeded"}')
 WAYS: dict[str, Sequence[ScriptedReply | str]] = {
@@ -95,3 +102,33 @@ def test_what_was_changed_is_named(change: object, named: str) -> None:
     assert callable(change)
     change(trace)
     assert named in str(replay(trace).difference)
+
+
+@given(st.integers(0, 400), st.sampled_from(sorted(WAYS)))
+@settings(deadline=None)
+def test_a_run_that_is_stopped_anywhere_verifies_and_replays(moment: int, way: str) -> None:
+    """Ctrl-C at the nth line of ours that runs: whatever trace that leaves is consistent."""
+    run = new_run(WAYS[way])
+    lines = 0
+
+    def tick(frame: FrameType, event: str, _arg: object) -> Any:
+        nonlocal lines
+        if "/agent/" not in frame.f_code.co_filename:
+            return None
+        lines += event == "line"
+        if lines == moment * 10:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return tick
+
+    before = sys.gettrace()
+    try:
+        sys.settrace(tick)
+        run_task(run)
+    except KeyboardInterrupt:
+        if run.state.status == "running":
+            run.state.status = "cancelled"
+    finally:
+        sys.settrace(before)
+    trace = AgentState.model_validate_json(run.state.model_dump_json())
+    assert verify(trace) == []

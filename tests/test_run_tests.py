@@ -95,7 +95,7 @@ def test_several_jobs_and_epochs_leave_a_trace_each(desk: Desk) -> None:
 
 def test_a_batch_cost_caps_all_the_runs_together(desk: Desk) -> None:
     done = desk.inside_suite(*flags(desk), "--max-batch-cost", "0.005")
-    assert done.code == 1
+    assert done.code == 3  # what the batch's cap cut short says nothing about the model
     states = [json.loads(path.read_text("utf-8")) for path in desk.traces()]
     assert sum(entry["settled_microusd"] for state in states for entry in state["ledger"]) <= 5000
     assert {state["status"] for state in states} == {"budget_exhausted"}

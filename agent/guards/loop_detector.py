@@ -25,3 +25,8 @@ class LoopDetector:
     def remember(self, call: ToolCall, step: int) -> None:
         """Note a call that is executed in that step."""
         self._seen.setdefault(call_key(call), step)
+
+    def forget(self, *calls: ToolCall) -> None:
+        """Let these calls be made again."""
+        for call in calls:
+            self._seen.pop(call_key(call), None)

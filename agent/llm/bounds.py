@@ -92,13 +92,16 @@ def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash:
 
 
 def believable(usage: Usage, messages: Sequence[Message], previous: PreviousCall | None) -> Usage:
-    """The counts that may be charged. A prompt that only grew cannot have become shorter.
+    """The counts that may be charged.
 
-    Older servers leave cached tokens out of the prompt count (ollama#2068): such a count is unknown, not low.
+    Older servers leave cached tokens out of the prompt count (ollama#2068): such a count is unknown, not low. It shows
+    where a prompt that only grew became shorter, or where a token would have to stand for too many bytes.
     """
-    if previous is None or previous.counted_prompt is None or usage.prompt_tokens is None:
+    counted = usage.prompt_tokens
+    if counted is None:
         return usage
-    grew = tuple(messages[: len(previous.messages)]) == previous.messages
-    if grew and usage.prompt_tokens < previous.counted_prompt:
-        return usage.model_copy(update={"prompt_tokens": None})
-    return usage
+    is_low = counted * MOST_BYTES_PER_TOKEN < sum(map(message_bytes, messages))
+    if previous is not None and previous.counted_prompt is not None:
+        grew = tuple(messages[: len(previous.messages)]) == previous.messages
+        is_low = is_low or (grew and counted < previous.counted_prompt)
+    return usage.model_copy(update={"prompt_tokens": None}) if is_low else usage

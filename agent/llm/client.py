@@ -26,7 +26,7 @@ from agent.reporter import Reporter
 from agent.state import AgentState, CallError, LLMCall, Message, Purpose, Timing, content_hash
 
 # How often a fault that may heal is tried again, by its type; each try is a call of the budget.
-RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1}
+RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1, "stream_incomplete": 1}
 BACK_OFF_SECONDS = 0.5  # doubled at each further try
 # A strategy checks the fields of a constrained reply itself, so that the model is told which one is wrong.
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -159,7 +159,11 @@ class LLMClient:
         )
 
     def _bound(self, request: ChatRequest) -> Bound:
-        exact = self._backend.count_prompt_tokens(request)
+        try:
+            exact = self._backend.count_prompt_tokens(request)
+        except BackendError as error:
+            error.retry = False  # only a call is tried again, and nothing was called
+            raise
         return self._conversation.bound(request, exact, self._hash(request.tools))
 
     def _fitting_cap(self, bound: Bound) -> int:
@@ -211,7 +215,14 @@ class LLMClient:
             self._settle(reservation, call, request, None)
             if isinstance(error, BackendError) and stopped:
                 raise CancelledRunError from error
+            self._refuse_late(error)
             raise
+
+    def _refuse_late(self, error: BaseException) -> None:
+        """A call that the run's own clock ended is no fault of the server."""
+        left = self._enforcer.seconds_left()
+        if isinstance(error, BackendError) and error.error_type == "deadline" and left is not None and left <= 0:
+            raise BudgetExceededError("seconds", "the time of the run was over before the reply was whole") from error
 
     def _give_back(self, reservation: Reservation, call: LLMCall, error: NotSentError) -> None:
         call.error = _call_error(error, "server")
@@ -245,14 +256,16 @@ class LLMClient:
         return reply
 
     def _decoded(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
-        if self._state.ledger[call.index].settled_as == "overshoot":
+        entry = self._state.ledger[call.index]
+        if entry.settled_as == "overshoot":
             raise BudgetExceededError(
                 "overshoot", "the server counted more tokens than the call was allowed; the run ends here"
             )
         envelope = open_envelope(raw)
         self._note_timing(call, envelope)
         self._conversation.replied(envelope.content)
-        refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx)
+        exact = entry.prompt_tokens_bound if entry.bound_kind == "exact" else None
+        refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx, exact)
         return read_reply(envelope, schema=ANY_OBJECT if ask.schema else None, tools=ask.tools or ())
 
     @staticmethod

@@ -27,16 +27,16 @@ def open_envelope(raw: RawReply) -> Envelope:
         raise
 
 
-def refuse_cut_prompt(messages: Sequence[Message], usage: Usage, num_ctx: int) -> None:
-    """An answer to half a question is no answer.
+def refuse_cut_prompt(messages: Sequence[Message], usage: Usage, num_ctx: int, exact: int | None) -> None:
+    """An answer to half a question is no answer. `exact` is what the server counted before the call, if it did.
 
     Raises:
         BackendError: prompt_truncated; the count shows that the server cut the prompt to its window.
     """
     if usage.prompt_tokens is None:
         return
-    estimate = sum(map(message_bytes, messages)) // BYTES_PER_TOKEN
-    if prompt_was_cut(usage.prompt_tokens, estimate, num_ctx):
+    estimate = sum(map(message_bytes, messages)) // BYTES_PER_TOKEN if exact is None else exact
+    if (exact is not None and usage.prompt_tokens < exact) or prompt_was_cut(usage.prompt_tokens, estimate, num_ctx):
         raise BackendError(
             "prompt_truncated",
             f"the server read {usage.prompt_tokens} tokens of a prompt of about {estimate}: it cut the prompt to its"

@@ -69,6 +69,8 @@ def read_reply(
             return Reply(envelope.thinking, _meeting(value, schema), repairs=beside)
     inline, text = split_thinking(envelope.content)
     reply = Reply("\n".join(part for part in (envelope.thinking, inline) if part))
+    if envelope.native_calls and schema is not None and not tools:
+        raise ModelError("not_json", "the reply is a tool call in a form that was not asked for; write the JSON object")
     if envelope.native_calls:
         reply.outcomes = read_native(envelope.native_calls, tools, reply.repairs)
     elif not text:

@@ -33,12 +33,12 @@ class ToolError(Exception):
 class ToolContext:
     """What a run lends its tools: nothing here is global, so that runs beside each other cannot meet.
 
-    `corpus` is a folder of text files that web_search reads instead of the network.
+    `corpus` is a folder of text files that web_search reads instead of the network. `secrets` are taken out of results.
     """
 
     corpus: Path | None = None
     search_provider: str = "auto"
-    extra: dict[str, str] = field(default_factory=dict)
+    secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
 P = TypeVar("P", bound=Params)

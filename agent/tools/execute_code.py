@@ -101,7 +101,7 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
     def _run_in(self, scratch: Path, code: str) -> Finished:
         (scratch / "code.py").write_text(code, encoding="utf-8")
         deadline = time.monotonic() + self._seconds
-        limits = [math.ceil(self._seconds) + 1, MEMORY_BYTES, FILE_BYTES]
+        limits = [math.ceil(self._seconds) + 1, MEMORY_BYTES, FILE_BYTES, math.ceil(self._seconds) + 2]
         process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(_LAUNCHER), *map(str, limits)],
             stdin=subprocess.DEVNULL,

@@ -1,7 +1,8 @@
 """A process of its own, never imported: takes limits upon itself, then becomes Python running `code.py`.
 
 Started by execute_code. Setting limits here rather than between fork and exec keeps the harness, which has threads,
-from running Python code in a forked child. Arguments: seconds of CPU time, bytes of memory, bytes of a file.
+from running Python code in a forked child. Arguments: seconds of CPU time, bytes of memory, bytes of a file, and
+seconds of wall clock after which the program ends though nobody is left to end it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
+import signal
 import sys
 
 MAX_OPEN_FILES = 256
@@ -35,8 +37,10 @@ def own_tasks() -> int:
     return count
 
 
-def main(cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
+def main(cpu_seconds: int, memory_bytes: int, file_bytes: int, wall_seconds: int) -> None:
     """Set the limits and become the code."""
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, wall_seconds)  # kept across exec: a killed harness ends no timeout any more
     limit(resource.RLIMIT_CORE, 0)
     limit(resource.RLIMIT_CPU, cpu_seconds)
     limit(resource.RLIMIT_FSIZE, file_bytes)
@@ -48,4 +52,4 @@ def main(cpu_seconds: int, memory_bytes: int, file_bytes: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*(int(text) for text in sys.argv[1:4]))
+    main(*(int(text) for text in sys.argv[1:5]))

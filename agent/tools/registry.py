@@ -13,6 +13,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.errors import UsageError
+from agent.redaction import redacted
 from agent.state import ToolCall, ToolResult, content_hash
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.calculate_math import CalculateMath
@@ -129,7 +130,7 @@ class ToolRegistry:
         try:
             text = self._call(checked)
         except ToolError as error:
-            shown, cut = _cut(str(error), checked.tool.max_chars)
+            shown, cut = self._shown(str(error), checked)
             return ToolResult(
                 success=False,
                 error=shown,
@@ -137,8 +138,11 @@ class ToolRegistry:
                 seconds=time.monotonic() - started,
                 truncated=cut,
             )
-        shown, cut = _cut(text, checked.tool.max_chars)
+        shown, cut = self._shown(text, checked)
         return ToolResult(success=True, data=shown, seconds=time.monotonic() - started, truncated=cut)
+
+    def _shown(self, text: str, checked: CheckedCall) -> tuple[str, bool]:
+        return _cut(redacted(text, self._context.secrets), checked.tool.max_chars)
 
     def _call(self, checked: CheckedCall) -> str:
         tool = checked.tool

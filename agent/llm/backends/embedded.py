@@ -17,7 +17,7 @@ import threading
 from pathlib import Path
 from typing import IO, Any
 
-from agent.errors import BackendError, RequestError, UsageError
+from agent.errors import BackendError, RequestError, StoreError, UsageError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.http import Transport
 from agent.llm.backends.http_call import Call
@@ -112,6 +112,9 @@ class EmbeddedBackend:
 
     def _started(self) -> OpenAIBackend:
         with self._lock:
+            if self._process is not None and self._process.poll() is not None:  # ended by itself, or for its memory
+                _stop(self._process)
+                self._process = self._wire = self._counter = None
             if self._wire is None:
                 self._start()
             if self._wire is None:
@@ -128,8 +131,13 @@ class EmbeddedBackend:
             "threads": self._threads,
             "key": key,
         }
-        with self._log_path.open("ab") as log:
-            self._process = _spawn(log)
+        try:
+            with self._log_path.open("ab") as log:
+                self._process = _spawn(log)
+        except OSError as error:
+            raise StoreError(
+                f"{self._log_path}: llama.cpp's log cannot be written ({error.strerror}); check the folder's owner"
+            ) from None
         ready = _first_words(self._process, settings)
         if "url" not in ready:
             _stop(self._process)

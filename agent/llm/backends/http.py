@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from agent.errors import UsageError
 from agent.llm.backends.base import RawReply
 from agent.llm.backends.http_call import Call, OnLine, Server
+from agent.redaction import redacted
 
 if TYPE_CHECKING:
     from agent.llm.backends.watched import Watch
@@ -55,7 +56,7 @@ class Transport:
             endpoint=call.endpoint,
             status=status,
             content_type=content_type,
-            body=body.decode("utf-8", "replace"),
+            body=redacted(body.decode("utf-8", "replace"), [self._server.bearer or ""]),
             streamed=call.streamed,
             seconds=time.monotonic() - started,
         )
