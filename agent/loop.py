@@ -52,7 +52,7 @@ def run_task(run: Run) -> AgentState:
     except (CancelledRunError, KeyboardInterrupt):
         _end_partial(state, "cancelled", "stopped by the person")
     state.seconds = round(time.monotonic() - started, 6)
-    state.replans = run.reflection.replans
+    state.replans = sum(event.guard == "replan" for step in state.steps for event in step.guards)
     run.reporter.run_finished(state)
     return state
 
@@ -181,11 +181,14 @@ def _end(state: AgentState, status: Status, reason: str) -> None:
 
 
 def _end_partial(state: AgentState, status: Status, reason: str) -> None:
-    """End without the model's answer: what was found stands in for it, and says that it is partial."""
-    _end(state, status, reason)
+    """End without the model's answer: what was found stands in for it, and says that it is partial.
+
+    The status comes last, so that a stop that falls in between leaves a run that is not yet ended.
+    """
     if state.scratchpad:
-        state.answer = "\n".join(["Partial answer, from what was found:", *state.scratchpad])
         state.answer_is_partial = True
+        state.answer = "\n".join(["Partial answer, from what was found:", *state.scratchpad])
+    _end(state, status, reason)
 
 
 def _end_by_server(run: Run, error: BackendError) -> None:

@@ -53,7 +53,8 @@ def verify(args: Namespace) -> int:
         for fault in trace.faults:
             print(f"        {inert(fault)}")
     broken = sum(bool(trace.faults) for trace in checked)
-    print(f"{len(checked)} traces: {len(checked) - broken} ok, {broken} broken")
+    traces = "1 trace" if len(checked) == 1 else f"{len(checked)} traces"
+    print(f"{traces}: {len(checked) - broken} ok, {broken} broken")
     return FAILED if broken else OK
 
 

@@ -25,7 +25,8 @@ def ending_faults(state: AgentState) -> Iterator[str]:
         yield f"status: {state.status}, and the last step gave an answer"
     elif state.answer is not None and not state.answer_is_partial:
         yield f"answer: is not marked as partial, and the run is {state.status}"
-    if (state.status == "error") != (state.error is not None):
+    # A person's stop may fall while another end was being written down.
+    if (state.status == "error") != (state.error is not None) and state.status != "cancelled":
         yield f"status: {state.status}, and error is {'set' if state.error else 'not set'}"
     if state.ended_by == "batch" and state.batch_limits is None:
         yield "ended_by: the batch, and there is none"

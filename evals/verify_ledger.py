@@ -137,7 +137,7 @@ def _overshoots(state: AgentState) -> Iterator[str]:
             continue
         if place != len(state.ledger) - 1:
             yield f"ledger[{place}]: the server counted too much, and the run went on"
-        if state.status != "budget_exhausted":
+        if state.status not in ("budget_exhausted", "cancelled"):
             yield f"status: {state.status}, and an overshoot ends its run as budget_exhausted"
 
 

@@ -189,7 +189,7 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "exhausted made timeout": ("calls_used_up", set_to("status", "timeout"), "limits.max_seconds is None"),
     "exhausted made running": ("calls_used_up", set_to("status", "running"), "status: running"),
     "exhausted made error": ("calls_used_up", set_to("status", "error"), "error is not set"),
-    "overshoot made cancelled": ("overshot", set_to("status", "cancelled"), "an overshoot ends its run"),
+    "overshoot made timeout": ("overshot", set_to("status", "timeout"), "an overshoot ends its run"),
     "error of another kind": ("server_failed", set_to("error.error_type", "server_busy"), "the last call shows server"),
     "answer changed": ("completed", set_to("answer", "43"), "gave no such answer"),
     "partial answer passed off": ("calls_used_up", set_to("answer_is_partial", False), "is not marked as partial"),

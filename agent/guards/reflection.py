@@ -23,7 +23,6 @@ class Reflection:
 
     setbacks: int = 0
     replans_without_progress: int = 0
-    replans: int = 0
 
     def reflect(self, step: StepRecord) -> GuardEvent | None:
         """The replan notice that this step calls for, if any. Progress (a new successful result) clears the slate.
@@ -49,7 +48,6 @@ class Reflection:
         return self.replans_without_progress > MAX_REPLANS
 
     def _replan(self, message: str) -> GuardEvent:
-        self.replans += 1
         self.replans_without_progress += 1
         return GuardEvent(guard="replan", tier=2, message=message)
 
