@@ -13,9 +13,10 @@ from agent.guards.evidence import reject_unfounded
 from agent.guards.loop_detector import LoopDetector
 from agent.guards.reflection import Reflection
 from agent.llm.client import LLMClient
+from agent.llm.opening import call_error
 from agent.prompts import notices
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, GuardEvent, Status, StepRecord, ToolCall, ToolResult
+from agent.state import AgentState, GuardEvent, Status, StepRecord, ToolCall, ToolResult
 from agent.strategies.base import Decision, Strategy
 from agent.tools.base import ToolError
 from agent.tools.registry import ToolRegistry
@@ -196,8 +197,6 @@ def _end_by_server(run: Run, error: BackendError) -> None:
     if error.error_type == "context_overflow":
         _end_partial(run.state, "budget_exhausted", f"context: {error}")
         return
-    run.state.error = CallError(
-        error_type=error.error_type, message=str(error), fault="server", detail=error.detail, retry=error.retry
-    )
+    run.state.error = call_error(error)
     _end_partial(run.state, "error", f"{error.error_type}: {error}")
     run.reporter.notice(f"the run is invalid: {error.error_type}: {error}")

@@ -38,7 +38,7 @@ def test_show_reads_a_run_back_on_a_terminal_and_as_markdown(desk: Desk) -> None
 
 def test_verify_accepts_a_run_and_names_a_broken_promise(desk: Desk) -> None:
     desk.scripted("What is 6 * 7?", replies=MULTIPLY)
-    assert desk.main("verify", "traces").out.splitlines()[-1] == "1 traces: 1 ok, 0 broken"
+    assert desk.main("verify", "traces").out.splitlines()[-1] == "1 trace: 1 ok, 0 broken"
     path = desk.traces()[0]
     trace = json.loads(path.read_text("utf-8"))
     trace["ledger"][0]["settled_microusd"] -= 1

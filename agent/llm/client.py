@@ -19,11 +19,11 @@ from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
 from agent.llm.bounds import Bound
 from agent.llm.conversation import Conversation
 from agent.llm.envelopes import usage_of
-from agent.llm.opening import open_envelope, refuse_cut_prompt
+from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
 from agent.llm.replies import Reply, read_reply
 from agent.prompts.budget_line import BudgetLeft
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, LLMCall, Message, Purpose, Timing, content_hash
+from agent.state import AgentState, LLMCall, Message, Purpose, Timing, content_hash
 
 # How often a fault that may heal is tried again, by its type; each try is a call of the budget.
 RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1, "stream_incomplete": 1}
@@ -211,7 +211,7 @@ class LLMClient:
             call.timing = Timing(total=time.perf_counter() - started)
             stopped = self._cancelled.is_set()  # then whoever stopped the run also hung up on the server
             if isinstance(error, BackendError) and not stopped:
-                call.error = _call_error(error, "server")
+                call.error = call_error(error)
             self._settle(reservation, call, request, None)
             if isinstance(error, BackendError) and stopped:
                 raise CancelledRunError from error
@@ -225,7 +225,7 @@ class LLMClient:
             raise BudgetExceededError("seconds", "the time of the run was over before the reply was whole") from error
 
     def _give_back(self, reservation: Reservation, call: LLMCall, error: NotSentError) -> None:
-        call.error = _call_error(error, "server")
+        call.error = call_error(error)
         self._journal.settled(self._state.run_id, self._enforcer.release(reservation))
 
     def _settle(self, reservation: Reservation, call: LLMCall, request: ChatRequest, raw: RawReply | None) -> None:
@@ -245,11 +245,8 @@ class LLMClient:
         try:
             reply = self._decoded(ask, call, raw)
             call.repairs = list(reply.repairs)
-        except ModelError as error:
-            call.error = _call_error(error, "model")
-            raise
-        except BackendError as error:
-            call.error = _call_error(error, "server")
+        except (ModelError, BackendError) as error:
+            call.error = call_error(error)
             raise
         finally:
             self._reporter.call_finished(self._state, call)
@@ -292,13 +289,3 @@ class LLMClient:
         if key not in self._hashes:
             self._hashes[key] = (value, content_hash(value))
         return self._hashes[key][1]
-
-
-def _call_error(error: ModelError | BackendError, fault: str) -> CallError:
-    return CallError(
-        error_type=error.error_type,
-        message=str(error),
-        fault=fault,  # type: ignore[arg-type]  # only ever "model" or "server"
-        detail=error.detail,
-        retry=error.retry,
-    )

@@ -8,7 +8,7 @@ from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import Envelope, RawReply
 from agent.llm.bounds import message_bytes
 from agent.llm.envelopes import decode, prompt_was_cut
-from agent.state import Message, Usage
+from agent.state import CallError, Message, Usage
 
 BYTES_PER_TOKEN = 4  # a usual figure for English, used to notice a cut prompt, never to bound a cost
 
@@ -42,3 +42,14 @@ def refuse_cut_prompt(messages: Sequence[Message], usage: Usage, num_ctx: int, e
             f"the server read {usage.prompt_tokens} tokens of a prompt of about {estimate}: it cut the prompt to its"
             " window; raise NUM_CTX or shorten the task",
         )
+
+
+def call_error(error: ModelError | BackendError) -> CallError:
+    """An error as a trace holds it, with whose fault it is."""
+    return CallError(
+        error_type=error.error_type,
+        message=str(error),
+        fault="model" if isinstance(error, ModelError) else "server",
+        detail=error.detail,
+        retry=error.retry,
+    )
