@@ -55,11 +55,15 @@ class Prices:
 
 @dataclass(frozen=True)
 class Limits:
-    """The caps of one enforcer; None means no cap of that kind."""
+    """The caps of one enforcer; None means no cap of that kind. Seconds are kept to the microsecond."""
 
     max_calls: int | None = None
     max_cost_microusd: int | None = None
     max_seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_seconds is not None:  # as fine as the budget line can say it, and no finer
+            object.__setattr__(self, "max_seconds", round(self.max_seconds, 6))
 
     def record(self) -> LimitsRecord:
         """The form that stands in a trace."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, TypeAdapter, ValidationError
 
 from agent.state import AgentState, AssertResult, LimitsRecord, ModelInfo, PricesRecord, Sampling, Status, Verdict
 from evals.answer_asserts import (
@@ -81,6 +81,8 @@ ASSERT_CLASSES: dict[str, type[AssertSpec]] = {
     get_args(spec.model_fields["type"].annotation)[0]: spec for spec in get_args(get_args(Assert)[0])
 }
 
+_ASSERT: TypeAdapter[AssertSpec] = TypeAdapter(Assert)
+
 # How a run can end, and be scored, without a step or an answer: the caps were too small for its first call, or the
 # guards stopped it. `completed` needs an answer, `confirmation_required` a call.
 _EMPTY_ENDINGS: tuple[Status, ...] = ("budget_exhausted", "loop_detected", "timeout")
@@ -103,6 +105,16 @@ def judge(state: AgentState, asserts: Sequence[AssertSpec]) -> Verdict:
     )
 
 
+def judged_again(state: AgentState, line: AssertResult) -> bool | None:
+    """Whether an assert holds, worked out from its line in a verdict; None where the line states none of today's."""
+    fields = line.expected if isinstance(line.expected, dict) else {"value": line.expected}
+    try:
+        spec = _ASSERT.validate_python({"type": line.type, **fields})
+    except ValidationError:
+        return None
+    return bool(spec.check(state).passed)
+
+
 def passes_on_nothing(asserts: Sequence[AssertSpec]) -> bool:
     """Whether a run that did nothing at all (no step, no answer) could be called a pass."""
     return any(all(spec.check(_empty_run(ending)).passed for spec in asserts) for ending in _EMPTY_ENDINGS)
@@ -111,7 +123,8 @@ def passes_on_nothing(asserts: Sequence[AssertSpec]) -> bool:
 def _line(state: AgentState, spec: AssertSpec) -> AssertResult:
     found = spec.check(state)
     fields = spec.model_dump(mode="json", exclude_defaults=True, exclude={"type"})
-    expected = fields["value"] if fields.keys() == {"value"} else fields
+    alone = fields.keys() == {"value"} and not isinstance(fields["value"], dict)
+    expected = fields["value"] if alone else fields
     message = "" if found.passed else shorten(found.seen)
     return AssertResult(type=spec.type, expected=expected, passed=found.passed, message=message)
 

@@ -7,8 +7,9 @@ and recorded tool results: every step, charge and ending must come out the same.
 
 Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, was ended by its
 batch's cap, or by a server that counts prompts ahead and found none or one too long, since what is left is what such a
-run leaves; whatever is written anew throughout: a limit, a price or a tool's result with every prompt, charge and reply
-that follows from it, or the counts of a call with its raw reply and all that comes after.
+run leaves; a tool's result in the last step, which no prompt repeats; whatever is written anew throughout: a limit, a
+price or a tool's result with every prompt, charge and reply that follows from it, or the counts of a call with its raw
+reply and all that comes after; the model's name, and how long things took.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 
 from agent.errors import UsageError
 from agent.state import AgentState, CallError, StepRecord
+from evals.asserts import judged_again
 from evals.replay import is_of_this_version, replay, why_not
 from evals.traces import load, trace_paths
 from evals.verify_ending import ending_faults
@@ -164,6 +166,9 @@ def _verdict(state: AgentState) -> Iterator[str]:
     verdict = state.verdict
     if verdict is None:
         return
+    for place, line in enumerate(verdict.asserts):
+        if judged_again(state, line) not in (None, line.passed):
+            yield f"verdict: assert {place + 1} ({line.type}) says passed={line.passed}, and judged again it is not"
     held = [line.passed for line in verdict.asserts]
     could_not = state.status in ("running", "error", "cancelled") or state.ended_by == "batch"
     if (verdict.outcome == "invalid") != could_not:

@@ -136,7 +136,7 @@ def _left(state: AgentState, place: int) -> BudgetLeft:
         limits.max_calls,
         None if limits.max_cost_microusd is None else max(0, limits.max_cost_microusd - spent),
         limits.max_cost_microusd,
-        None if limits.max_seconds is None else round(limits.max_seconds, 6),  # as far as the line shows it
+        limits.max_seconds,
     )
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from agent.errors import UsageError
 from agent.state import AgentState
+from evals.asserts import Assert, judge
 from evals.traces import write_trace
 from evals.verify import verify, verify_paths
 from tests.support_runs import CountingBackend, act, run_script
@@ -227,3 +228,25 @@ def test_a_server_that_was_gone_before_the_first_call_is_no_contradiction() -> N
     state = run_script(CountingBackend([act("1+1")], fails_at=0))
     assert (state.status, state.calls) == ("error", [])
     assert verify(state) == []
+
+
+def test_a_verdict_is_judged_again_from_its_own_lines() -> None:
+    state = genuine("completed")
+    wanted = [
+        {"type": "answer_number", "value": 42},
+        {"type": "answer_contains", "value": ["43"]},
+        {"type": "answer_json", "value": {"a": 1}},
+        {"type": "tool_result", "tool": "calculate_math", "value": 42},
+        {"type": "any_of", "value": [{"type": "status", "value": "error"}, {"type": "max_calls", "value": 9}]},
+    ]
+    asserts = TypeAdapter(list[Assert]).validate_python(wanted)
+    state.verdict = judge(state, asserts)
+    assert [line.passed for line in state.verdict.asserts] == [True, False, False, True, True]
+    assert verify(state) == []
+    for place in range(len(wanted)):
+        changed = state.model_copy(deep=True)
+        assert changed.verdict is not None
+        line = changed.verdict.asserts[place]
+        line.passed = not line.passed
+        changed.verdict.outcome = "fail"
+        assert any(f"assert {place + 1}" in fault for fault in verify(changed)), wanted[place]
