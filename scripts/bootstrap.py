@@ -97,30 +97,33 @@ def install(venv: Path, requirements: Path) -> bool:
     return True
 
 
-def has_openmp() -> bool:
+OPENMP = "libgomp.so.1"
+
+
+def has_openmp(library: str = OPENMP) -> bool:
     """Whether the OpenMP runtime that llama.cpp is linked with on Linux is there: minimal Debians lack it."""
     if not sys.platform.startswith("linux"):
         return True
     try:
-        ctypes.CDLL("libgomp.so.1")
+        ctypes.CDLL(library)
     except OSError:
         return False
     return True
 
 
-def ensure_openmp() -> None:
+def ensure_openmp(library: str = OPENMP, *, uid: int | None = None) -> None:
     """Install the OpenMP runtime where that needs no question asked; elsewhere say how. No reason to stop: only the
-    embedded model needs it.
+    embedded model needs it. `uid` is who asks: this process's user, unless told.
     """
-    if has_openmp():
+    if has_openmp(library):
         return
     apt_get = shutil.which("apt-get")
-    if os.geteuid() == 0 and apt_get:
+    if (os.geteuid() if uid is None else uid) == 0 and apt_get:
         print("installing libgomp1 with apt-get, for the embedded model", flush=True)
         environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
         for step in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", "libgomp1"]):
             subprocess.run([apt_get, *step], env=environment, capture_output=True, check=False)
-        if has_openmp():
+        if has_openmp(library):
             return
     print("setup: the embedded model needs libgomp1 (Ollama does not): apt-get install libgomp1", file=sys.stderr)
 

@@ -52,18 +52,21 @@ def run(command: list[str], what: str, *, log: Path) -> None:
         raise CheckError(f"{what} failed with exit {code} (its last lines are above)")
 
 
-def os_id() -> str:
-    """The distribution's ID of os-release, or nothing."""
-    path = Path("/etc/os-release")
+def os_id(path: Path) -> str:
+    """The distribution's ID of an os-release file, or nothing."""
     fields = dict(line.split("=", 1) for line in path.read_text().splitlines() if "=" in line) if path.is_file() else {}
     return fields.get("ID", "").strip('"')
 
 
-def refuse_elsewhere() -> None:
-    """Say why, where the check cannot work."""
-    if os_id() != "debian":
+def refuse_elsewhere(os_release: Path, uid: int) -> None:
+    """Say why, where the check cannot work.
+
+    Raises:
+        CheckError: this is no Debian, or not root.
+    """
+    if os_id(os_release) != "debian":
         raise CheckError("needs Debian (its buildah and debootstrap); with Docker at hand: docker compose build")
-    if os.geteuid() != 0:
+    if uid != 0:
         raise CheckError("needs root, for debootstrap and a build in a chroot: sudo make docker-check")
 
 
@@ -277,7 +280,7 @@ def main(argv: list[str] | None = None) -> int:
         if args.compose_only:
             check_compose()
             return 0
-        refuse_elsewhere()
+        refuse_elsewhere(Path("/etc/os-release"), os.geteuid())
         # /var/tmp, not /tmp: on many machines /tmp lies in memory.
         with tempfile.TemporaryDirectory(dir="/var/tmp", prefix="shoestring-docker-check-") as scratch:
             check(Path(scratch))
