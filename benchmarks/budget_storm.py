@@ -104,7 +104,7 @@ def report(result: Storm) -> str:
         f"By the ledger: {ledger.calls_used:,} calls, ${ledger.committed_microusd / 1e6:.6f}.",
         f"The server ignored num_predict: {verdict.overshoots:,} calls.",
         f"Too low a bound after counts that leave cached tokens out (old servers): {verdict.undercounted:,} calls.",
-        f"What both cost beyond their reservations: ${float(verdict.excess) / 1e6:.6f}.",
+        f"What the broken caps cost beyond their reservations: ${float(verdict.excess) / 1e6:.6f}.",
         "Settled as: " + _tally(verdict.settled),
         "The server was: " + _tally(verdict.behaviours),
         "Refused for money, and admitted had the prompt been counted exactly:",

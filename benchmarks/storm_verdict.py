@@ -19,7 +19,7 @@ class Verdict:
 
     calls: int = 0
     microusd: Fraction = Fraction(0)
-    excess: Fraction = Fraction(0)  # what overshoots cost beyond their reservations
+    excess: Fraction = Fraction(0)  # what broken caps cost beyond their reservations
     overshoots: int = 0
     undercounted: int = 0  # calls beyond their bound, of servers that leave cached tokens out of their counts
     behaviours: Counter[str] = field(default_factory=Counter)
@@ -68,8 +68,8 @@ def _judge_run(outcome: Outcome, calls: list[Entry], verdict: Verdict) -> None:
 
 
 def _excess(outcome: Outcome, call: Entry, spent: Fraction) -> Fraction:
-    """What a call cost beyond its reservation where the server did not keep its word."""
-    if call.completion > call.num_predict or _is_undercounted(outcome, call):
+    """What a call cost beyond its reservation where the server broke its cap: only that may pass a cap of ours."""
+    if call.completion > call.num_predict:
         return max(Fraction(0), spent - outcome.entries[call.call].reserved_microusd)
     return Fraction(0)
 
