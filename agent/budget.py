@@ -199,23 +199,17 @@ class BudgetEnforcer:
         A count above what was reserved is charged in full, marked `overshoot`, and no further call is admitted.
         """
         entry = reservation.entry
-        prompt, completion = usage.prompt_tokens, usage.completion_tokens
-        if prompt is None or completion is None:
-            charged, settled_as = entry.reserved_microusd, "unknown"
-            over = (prompt or 0) > entry.prompt_tokens_bound or (completion or 0) > entry.max_completion_tokens
-        else:
-            charged, settled_as = self.prices.cost_microusd(prompt, completion), "counted"
-            over = prompt > entry.prompt_tokens_bound or completion > entry.max_completion_tokens
-        if over:
-            known = self.prices.cost_microusd(
-                entry.prompt_tokens_bound if prompt is None else prompt,
-                entry.max_completion_tokens if completion is None else completion,
-            )
-            charged, settled_as = max(charged, known), "overshoot"
+        is_counted = usage.prompt_tokens is not None and usage.completion_tokens is not None
+        prompt = entry.prompt_tokens_bound if usage.prompt_tokens is None else usage.prompt_tokens
+        completion = entry.max_completion_tokens if usage.completion_tokens is None else usage.completion_tokens
+        over = prompt > entry.prompt_tokens_bound or completion > entry.max_completion_tokens
+        charged = self.prices.cost_microusd(prompt, completion)
+        if not is_counted:
+            charged = max(charged, entry.reserved_microusd)
         with self._locked_chain() as chain:
             self._close(reservation)
             entry.settled_microusd = charged
-            entry.settled_as = settled_as  # type: ignore[assignment]  # three literals, chosen just above
+            entry.settled_as = "overshoot" if over else "counted" if is_counted else "unknown"
             self._overshot = self._overshot or over
             for enforcer in chain:
                 enforcer._committed_microusd += charged - entry.reserved_microusd

@@ -14,7 +14,6 @@ from agent.state import GuardEvent, StepRecord
 
 MAX_REPLANS = 3
 SETBACKS_BEFORE_REPLAN = 2
-SETBACK_GUARDS = frozenset({"identical_call", "evidence"})
 
 
 @dataclass
