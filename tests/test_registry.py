@@ -15,9 +15,9 @@ from pydantic import Field, create_model
 
 from agent.errors import UsageError
 from agent.state import ToolCall
-from agent.tools.base import Params, Tool, ToolContext, ToolError
+from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.json_schema import DECODE_PATTERN, GRAMMAR_MAX_TEXT, NATIVE_MAX_TEXT, parameter_words, plain_schema
-from agent.tools.registry import TOOLSETS, ToolRegistry, toolset
+from agent.tools.registry import TOOLSETS, ToolRegistry, action_form, toolset
 
 ShortText = Annotated[str, Field(max_length=12)]
 
@@ -93,6 +93,36 @@ class Talkative(Nothing):
 
     def run(self, params: EmptyParams, context: ToolContext) -> str:
         return "x" * 5000
+
+
+class Endless(Tool[EmptyParams]):
+    name = "endless"
+    description = "Never ends."
+    effect = "read"
+    max_chars = 100
+    params = EmptyParams
+
+    def run(self, params: EmptyParams, context: ToolContext) -> Excerpt:
+        return Excerpt("s3cret" + "y" * 200, "5 gigabytes")
+
+
+class SearchParams(Params):
+    """What a search takes."""
+
+    words: str = Field(max_length=50, description="what to look for")
+    most: int = Field(5, description="how many")
+
+
+class Searching(Tool[SearchParams]):
+    name = "searching"
+    description = "Looks for words. It is quick."
+    effect = "network"
+    free_text = "words"
+    keywords = ("look for",)
+    params = SearchParams
+
+    def run(self, params: SearchParams, context: ToolContext) -> str:
+        return params.words
 
 
 def all_tools() -> list[Tool[Any]]:
@@ -370,6 +400,68 @@ def test_long_results_are_cut_with_a_marker_inside_the_limit() -> None:
     error = registry(Failing(ToolError("refused", "y" * 5000))).execute(call("failing"))
     assert error.truncated
     assert len(error.error or "") == Failing.max_chars
+
+
+def test_the_beginning_of_an_endless_result_says_so_and_holds_no_secret() -> None:
+    result = ToolRegistry([Endless()], ToolContext(secrets=("s3cret",))).execute(call("endless"))
+    assert (result.success, result.truncated) == (True, True)
+    assert len(result.data) == Endless.max_chars
+    assert result.data.endswith("[cut here: 5 gigabytes in all]")
+    assert "s3cret" not in result.data
+
+
+@pytest.mark.parametrize("tool", all_tools(), ids=lambda tool: tool.name)
+def test_one_tool_alone_is_shown_as_it_is_among_others(tool: Tool[Any]) -> None:
+    tools = registry(tool, Searching())
+    assert tools.native_tool(tool.name) == tools.native_tools()[0]
+    assert tools.prose() == f"{tools.prose_of(tool.name)}\n{tools.prose_of('searching')}"
+    assert tools.parameters(tool.name) == plain_schema(tool.params)
+    assert tools.arguments_schema(tool.name) == tools.action_schema()["anyOf"][0]["properties"]["args"]
+    assert tools.effect(tool.name) == tool.effect
+
+
+def test_what_is_known_of_a_tool_that_is_not_offered_is_none() -> None:
+    tools = registry(Nothing())
+    assert (tools.parameters("searching"), tools.effect("searching"), tools.keywords("searching")) == (None, None, ())
+    assert registry(Searching()).keywords("searching") == ("look for",)
+
+
+def test_headlines_say_each_tool_in_a_sentence() -> None:
+    assert registry(Searching(), Nothing()).headlines() == "searching: Looks for words.\nnothing: Takes nothing."
+
+
+@pytest.mark.parametrize(
+    ("made", "query"),
+    [
+        (call("searching", words="red kites", most=3), "red kites"),
+        (call("searching", most=3), None),
+        (call("searching", words=["red", "kites"]), None),
+        (call("nothing", words="red kites"), None),
+        (call("unknown", words="red kites"), None),
+    ],
+)
+def test_the_query_of_a_call_is_its_free_text(made: ToolCall, query: str | None) -> None:
+    assert registry(Searching(), Nothing()).query_of(made) == query
+
+
+def test_free_text_that_names_no_parameter_is_a_bug() -> None:
+    class Misnamed(Searching):
+        free_text = "query"
+
+    with pytest.raises(TypeError, match="free_text"):
+        registry(Misnamed())
+
+
+def test_further_actions_stand_beside_the_tools_in_a_grammar() -> None:
+    finish = action_form("finish", plain_schema(SearchParams))
+    schema = registry(Nothing()).actions_schema(2, [finish])
+    assert (schema["minItems"], schema["maxItems"]) == (1, 2)
+    accepts = jsonschema.Draft202012Validator(schema).is_valid
+    assert accepts([{"tool": "nothing", "args": {}}, {"tool": "finish", "args": {"words": "done"}}])
+    assert not accepts([{"tool": "finish", "args": {}}])
+    assert not jsonschema.Draft202012Validator(registry(Nothing()).actions_schema()).is_valid(
+        [{"tool": "finish", "args": {"words": "done"}}]
+    )
 
 
 def test_the_hash_tells_whether_the_same_tools_were_offered() -> None:

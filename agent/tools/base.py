@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import ClassVar, Generic, Literal, TypeVar
 
@@ -33,12 +34,33 @@ class ToolError(Exception):
 class ToolContext:
     """What a run lends its tools: nothing here is global, so that runs beside each other cannot meet.
 
-    `corpus` is a folder of text files that web_search reads instead of the network. `secrets` are taken out of results.
+    `corpus` is a folder of text files that web_search reads instead of the network. `now` is the time that clock tells,
+    with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
+    none). `secrets` are taken out of results.
+
+    Raises:
+        ValueError: a time without a zone, or a relative workspace; a bug of ours.
     """
 
     corpus: Path | None = None
     search_provider: str = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    now: datetime | None = None
+    workspace: Path | None = None
+
+    def __post_init__(self) -> None:
+        if self.now is not None and self.now.utcoffset() is None:
+            raise ValueError("a fixed time needs its zone")
+        if self.workspace is not None and not self.workspace.is_absolute():
+            raise ValueError("the workspace needs an absolute path")
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """The beginning of a result that is too long to be held whole. `whole` is its length in words, for the model."""
+
+    text: str
+    whole: str
 
 
 P = TypeVar("P", bound=Params)
@@ -48,6 +70,8 @@ class Tool(ABC, Generic[P]):
     """One tool. `description` stays abstract: an example value in it would be copied by a small model.
 
     `self_timed` tools keep `timeout_seconds` themselves (a process they kill); the others are timed by the registry.
+    `free_text` names the parameter that is a search in plain language, where there is one. `keywords` are words of a
+    user's message, in lower case, that point at this tool.
     """
 
     name: ClassVar[str]
@@ -56,11 +80,13 @@ class Tool(ABC, Generic[P]):
     timeout_seconds: ClassVar[float] = 15.0
     max_chars: ClassVar[int] = 3000
     self_timed: ClassVar[bool] = False
+    free_text: ClassVar[str | None] = None
+    keywords: ClassVar[tuple[str, ...]] = ()
     params: type[P]
 
     @abstractmethod
-    def run(self, params: P, context: ToolContext) -> str:
-        """The result as text for the model.
+    def run(self, params: P, context: ToolContext) -> str | Excerpt:
+        """The result as text for the model; whatever is longer than `max_chars` is cut by the registry.
 
         Raises:
             ToolError: the model's mistake or the world's; becomes an observation. Anything else is our bug.

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 from agent.errors import UsageError
 from agent.redaction import redacted
 from agent.state import ToolCall, ToolResult, content_hash
-from agent.tools.base import Params, Tool, ToolContext, ToolError
+from agent.tools.base import Effect, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.calculate_math import CalculateMath
 from agent.tools.execute_code import ExecuteCode
 from agent.tools.json_schema import (
@@ -44,7 +44,7 @@ class Derived:
 
     schema: Schema
     native: Schema
-    action: Schema
+    arguments: Schema
     prose: str
 
 
@@ -77,17 +77,58 @@ class ToolRegistry:
         """The tools in words, for a system message; the same text every time."""
         return "\n".join(derived.prose for derived in self._derived.values())
 
+    def prose_of(self, name: str) -> str:
+        """One offered tool in words."""
+        return self._derived[name].prose
+
+    def headlines(self) -> str:
+        """One line a tool: its name and the first sentence of its description."""
+        return "\n".join(f"{name}: {_first_sentence(tool.description)}" for name, tool in self._tools.items())
+
     def native_tools(self) -> list[Schema]:
         """The tools as servers with native tool calling take them."""
         return [derived.native for derived in self._derived.values()]
 
-    def action_schema(self) -> Schema:
-        """The bounded schema of one call, `{"tool": name, "args": {...}}`, for constrained decoding."""
-        return {"anyOf": [derived.action for derived in self._derived.values()]}
+    def native_tool(self, name: str) -> Schema:
+        """One offered tool as servers with native tool calling take it."""
+        return self._derived[name].native
 
-    def actions_schema(self, max_items: int = MAX_ACTIONS) -> Schema:
+    def parameters(self, name: str) -> Schema | None:
+        """The plain schema of a tool's arguments; None where no such tool is offered."""
+        derived = self._derived.get(name)
+        return derived.schema if derived else None
+
+    def effect(self, name: str) -> Effect | None:
+        """What a tool does to the world; None where no such tool is offered."""
+        tool = self._tools.get(name)
+        return tool.effect if tool else None
+
+    def keywords(self, name: str) -> tuple[str, ...]:
+        """The words of a user's message that point at a tool; none where no such tool is offered."""
+        tool = self._tools.get(name)
+        return tool.keywords if tool else ()
+
+    def query_of(self, call: ToolCall) -> str | None:
+        """What a call searches for in plain language; None where it does not search."""
+        tool = self._tools.get(call.name)
+        query = call.arguments.get(tool.free_text) if tool and tool.free_text else None
+        return query if isinstance(query, str) else None
+
+    def arguments_schema(self, name: str) -> Schema:
+        """The bounded schema of one offered tool's bare arguments, for constrained decoding."""
+        return self._derived[name].arguments
+
+    def action_schema(self, extra: Sequence[Schema] = ()) -> Schema:
+        """The bounded schema of one call, `{"tool": name, "args": {...}}`, for constrained decoding.
+
+        `extra` are further alternatives of that form (`action_form`), for what is no tool.
+        """
+        own = [action_form(name, derived.arguments) for name, derived in self._derived.items()]
+        return {"anyOf": [*own, *extra]}
+
+    def actions_schema(self, max_items: int = MAX_ACTIONS, extra: Sequence[Schema] = ()) -> Schema:
         """The bounded schema of a list of one to `max_items` calls."""
-        return {"type": "array", "items": self.action_schema(), "minItems": 1, "maxItems": max_items}
+        return {"type": "array", "items": self.action_schema(extra), "minItems": 1, "maxItems": max_items}
 
     def hash(self) -> str:
         """The hash of the native schemas: two runs with the same one offered their model the same tools."""
@@ -128,7 +169,7 @@ class ToolRegistry:
         """
         started = time.monotonic()
         try:
-            text = self._call(checked)
+            result = self._call(checked)
         except ToolError as error:
             shown, cut = self._shown(str(error), checked)
             return ToolResult(
@@ -138,22 +179,39 @@ class ToolRegistry:
                 seconds=time.monotonic() - started,
                 truncated=cut,
             )
-        shown, cut = self._shown(text, checked)
+        shown, cut = self._shown(result, checked)
         return ToolResult(success=True, data=shown, seconds=time.monotonic() - started, truncated=cut)
 
-    def _shown(self, text: str, checked: CheckedCall) -> tuple[str, bool]:
-        return _cut(redacted(text, self._context.secrets), checked.tool.max_chars)
+    def _shown(self, result: str | Excerpt, checked: CheckedCall) -> tuple[str, bool]:
+        """The result without secrets and within its tool's size, and whether something was left out."""
+        text = redacted(result.text if isinstance(result, Excerpt) else result, self._context.secrets)
+        if isinstance(result, Excerpt):
+            return _cut(text, checked.tool.max_chars, result.whole), True
+        if len(text) <= checked.tool.max_chars:
+            return text, False
+        return _cut(text, checked.tool.max_chars, f"{len(text):,} characters"), True
 
-    def _call(self, checked: CheckedCall) -> str:
+    def _call(self, checked: CheckedCall) -> str | Excerpt:
         tool = checked.tool
         if tool.self_timed:
-            return str(tool.run(checked.params, self._context))
+            result: str | Excerpt = tool.run(checked.params, self._context)
+            return result
         return _within(tool, checked.params, self._context)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:_MAX_NAME_SHOWN], self.names, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         return f"There is no tool {_shown(name)}.{hint} The tools are: {', '.join(self.names)}."
+
+
+def action_form(name: str, arguments: Schema) -> Schema:
+    """The bounded schema of one call of `name` with such arguments, `{"tool": name, "args": {...}}`."""
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "args": arguments},
+        "required": ["tool", "args"],
+        "additionalProperties": False,
+    }
 
 
 def toolset(name: str) -> list[AnyTool]:
@@ -174,7 +232,10 @@ def toolset(name: str) -> list[AnyTool]:
 
 def _derived(tool: AnyTool) -> Derived:
     params: type[Params] = tool.params
-    return _derive(tool.name, tool.description, params)
+    derived = _derive(tool.name, tool.description, params)
+    if tool.free_text is not None and tool.free_text not in derived.schema["properties"]:
+        raise TypeError(f"{tool.name}: free_text names no parameter of it")
+    return derived
 
 
 @functools.lru_cache(maxsize=256)
@@ -184,18 +245,16 @@ def _derive(name: str, description: str, params: type[Params]) -> Derived:
     nodes = schema["properties"].values()
     lines += [f"    {words}: {node['description']}" for words, node in zip(parameter_words(schema), nodes, strict=True)]
     function = {"name": name, "description": description, "parameters": native_schema(schema)}
-    action = {
-        "type": "object",
-        "properties": {"tool": {"type": "string", "enum": [name]}, "args": bounded_schema(schema)},
-        "required": ["tool", "args"],
-        "additionalProperties": False,
-    }
-    return Derived(schema, {"type": "function", "function": function}, action, "\n".join(lines))
+    return Derived(schema, {"type": "function", "function": function}, bounded_schema(schema), "\n".join(lines))
 
 
-def _within(tool: AnyTool, params: Params, context: ToolContext) -> str:
+def _first_sentence(text: str) -> str:
+    return text.partition(". ")[0].rstrip(".") + "."
+
+
+def _within(tool: AnyTool, params: Params, context: ToolContext) -> str | Excerpt:
     """Run the tool on a thread of its own. A late one is left behind: a thread cannot be killed, only not awaited."""
-    done: list[str] = []
+    done: list[str | Excerpt] = []
     raised: list[BaseException] = []
 
     def work() -> None:
@@ -216,12 +275,10 @@ def _within(tool: AnyTool, params: Params, context: ToolContext) -> str:
     return done[0]
 
 
-def _cut(text: str, limit: int) -> tuple[str, bool]:
-    """The text within the limit, its marker included, and whether something was left out."""
-    if len(text) <= limit:
-        return text, False
-    marker = f"\n[cut here: {len(text):,} characters in all]"
-    return text[: limit - len(marker)] + marker, True
+def _cut(text: str, limit: int, whole: str) -> str:
+    """The beginning of the text with a marker that says how long the whole is, both within the limit."""
+    marker = f"\n[cut here: {whole} in all]"
+    return text[: limit - len(marker)] + marker
 
 
 def _explain(error: ValidationError, name: str, schema: Schema) -> str:

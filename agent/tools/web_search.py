@@ -33,6 +33,7 @@ class WebSearch(Tool[WebSearchParams]):
     description = "Looks up facts and returns short excerpts with their sources."
     effect = "network"
     max_chars = 3000
+    free_text = "query"
     params = WebSearchParams
 
     def run(self, params: WebSearchParams, context: ToolContext) -> str:
