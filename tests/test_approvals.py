@@ -1,0 +1,67 @@
+"""The policy: a rule for a tool over one for its effect over the defaults, and no rule that protects nobody."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.errors import UsageError
+from agent.guards.approvals import DEFAULTS, EFFECTS, Policy, check_rules, parse_rules
+from agent.state import Permission
+from agent.tools.base import Effect
+
+
+@pytest.mark.parametrize("effect", EFFECTS)
+def test_without_rules_the_defaults_stand(effect: Effect) -> None:
+    assert Policy().permission("some_tool", effect) == DEFAULTS[effect]
+
+
+@pytest.mark.parametrize(
+    ("tool", "effect", "permission"),
+    [
+        ("write_file", "write", "allow"),  # its own rule, though that of its effect is stricter
+        ("manage_path", "write", "ask"),
+        ("execute_code", "execute", "deny"),  # its own rule, where its effect has none
+        ("read_file", "read", "allow"),
+    ],
+)
+def test_a_rule_for_a_tool_stands_over_one_for_its_effect(tool: str, effect: Effect, permission: Permission) -> None:
+    rules = parse_rules(["write=ask,write_file=allow", " execute_code = deny "])
+    assert Policy(rules).permission(tool, effect) == permission
+
+
+def test_rules_are_read_from_several_texts() -> None:
+    assert parse_rules([]) == {}
+    assert parse_rules(["write=ask,network=deny", "clock=allow", "write=ask"]) == {
+        "write": "ask",
+        "network": "deny",
+        "clock": "allow",
+    }
+
+
+@pytest.mark.parametrize("text", ["", "write", "write=", "=ask", "write=maybe", "write=Ask", "write=ask,", "write:ask"])
+def test_what_is_no_rule_is_told_with_the_form(text: str) -> None:
+    with pytest.raises(UsageError, match=r"is no rule: .* one of allow, ask, deny \(write=ask\)"):
+        parse_rules([text])
+
+
+def test_rules_that_contradict_each_other_are_refused() -> None:
+    with pytest.raises(UsageError, match="'write' is both ask and deny"):
+        parse_rules(["write=ask", "write=deny"])
+
+
+def test_an_error_shows_hostile_text_short_and_printable() -> None:
+    hostile = "\x1b[2J\u202e" + "x" * 100_000
+    for wrong in (lambda: parse_rules([hostile]), lambda: check_rules({hostile: "ask"}, ["clock"])):
+        with pytest.raises(UsageError) as caught:
+            wrong()
+        assert str(caught.value).isprintable()
+        assert len(str(caught.value)) < 300
+
+
+def test_a_rule_for_what_is_not_there_is_refused_with_what_is() -> None:
+    check_rules({"write": "ask", "network": "deny", "write_file": "deny"}, ["clock", "write_file"])
+    with pytest.raises(UsageError) as caught:
+        check_rules({"write": "ask", "write_fiel": "deny"}, ["clock", "write_file"])
+    message = str(caught.value)
+    assert "'write_fiel' is neither an effect nor a tool (did you mean write_file?)" in message
+    assert "an effect (read, write, execute, network) or a tool (clock, write_file)" in message
