@@ -110,6 +110,19 @@ def test_native_calls_win_over_the_text() -> None:
     assert [(call.id, call.arguments) for call in reply.calls] == [("c", {"city": "Bergen"})]
 
 
+@pytest.mark.parametrize(
+    ("envelope", "source"),
+    [
+        (Envelope(content=f"<tool_call>{OSLO}</tool_call>"), "text"),
+        (Envelope(content=f"<tool_call>{OSLO}</tool_call><tool_call>{{</tool_call>"), "text"),
+        (Envelope(native_calls=[{"id": None, "name": "get_weather", "arguments": {"city": "Oslo"}}]), "native"),
+        (Envelope(content="It is 4 degrees."), "none"),
+    ],
+)
+def test_a_reply_says_where_its_calls_stood(envelope: Envelope, source: str) -> None:
+    assert read_reply(envelope, tools=TOOLS).source == source
+
+
 def native(arguments: Any, offered: dict[str, Any], name: str | None = None) -> Reply:
     call = {"id": None, "index": None, "name": name or offered["function"]["name"], "arguments": arguments}
     return read_reply(Envelope(native_calls=[call], finish="stop"), tools=(offered,))
@@ -129,6 +142,12 @@ def native(arguments: Any, offered: dict[str, Any], name: str | None = None) -> 
         ("1", {"type": "string"}, "1", False),
         ("1", {"type": ["integer", "string"]}, "1", False),
         ("1", {}, "1", False),
+        ("45", {"anyOf": [{"type": "integer"}, {"type": "null"}]}, 45, True),
+        ("null", {"anyOf": [{"type": "integer"}, {"type": "null"}]}, None, True),
+        ("1", {"anyOf": [{"type": "integer"}, {"type": "string"}]}, "1", False),
+        (["1", 2], {"type": "array", "items": {"type": "integer"}}, [1, 2], True),
+        (["1", 2], {"type": "array"}, ["1", 2], False),
+        ({"a": "1"}, {"type": "object", "properties": {"a": {"type": "number"}}}, {"a": 1}, True),
         (45, {"type": "integer"}, 45, False),
     ],
 )
@@ -149,6 +168,7 @@ def test_arguments_are_typed_by_the_schema_alone(given: Any, due: dict[str, Any]
         ("yes", {"type": "boolean"}),
         ("none", {"type": "integer"}),
         ("[1", {"type": "array"}),
+        (["x"], {"type": "array", "items": {"type": "integer"}}),
         (1, {"type": "string"}),
         (True, {"type": "integer"}),
     ],
@@ -157,6 +177,20 @@ def test_what_is_not_surely_meant_is_refused(given: Any, due: dict[str, Any]) ->
     with pytest.raises(ToolCallError) as caught:
         native({"x": given}, tool("f", "x", x=due))
     assert (caught.value.error_type, caught.value.tool) == ("bad_arguments", "f")
+
+
+@pytest.mark.parametrize(
+    ("written", "due", "read_as"),
+    [
+        ("5", {"anyOf": [{"type": "integer"}, {"type": "null"}]}, 5),
+        ("null", {"anyOf": [{"type": "string"}, {"type": "null"}]}, None),
+        ("5", {"anyOf": [{"type": "string"}, {"type": "null"}]}, "5"),
+        ("5", {}, "5"),
+    ],
+)
+def test_a_bare_text_means_what_any_branch_of_its_schema_says(written: str, due: dict[str, Any], read_as: Any) -> None:
+    text = f"<function=f><parameter=x>{written}</parameter></function>"
+    assert read(text, tools=(tool("f", "x", x=due),)).calls[0].arguments == {"x": read_as}
 
 
 @pytest.mark.parametrize("arguments", ['{"x": NaN}', '{"x": 1, "x": 2}', "[1]", "3", '{"x"', "[" * 9999, [1], 7, True])

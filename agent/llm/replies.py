@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from agent.errors import ModelError, ToolCallError
 from agent.llm import strict_json
@@ -20,6 +20,8 @@ from agent.llm.text_calls import calls_in_text
 from agent.llm.thinking import split_thinking
 from agent.llm.tool_calls import Outcome, read_native
 from agent.state import ToolCall
+
+Source = Literal["none", "native", "text"]
 
 NATIVE_BESIDE_JSON = "native_calls_beside_json"
 _FENCE_OPEN = re.compile(r"```\w*")
@@ -33,13 +35,15 @@ class Reply:
     """One reply, read. Where there are calls, `answer` is None: text beside a call is commentary.
 
     `answer` is text, or the JSON value where a schema was set. `outcomes` are the calls in the model's order, each
-    made ready or refused; a reply of which no call can be made raises instead.
+    made ready or refused; a reply of which no call can be made raises instead. `source` says where the calls stood:
+    among those that the server itself found, or in the text.
     """
 
     thinking: str = ""
     answer: Any = None
     outcomes: list[Outcome] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
+    source: Source = "none"
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -72,13 +76,14 @@ def read_reply(
     if envelope.native_calls and schema is not None and not tools:
         raise ModelError("not_json", "the reply is a tool call in a form that was not asked for; write the JSON object")
     if envelope.native_calls:
-        reply.outcomes = read_native(envelope.native_calls, tools, reply.repairs)
+        reply.outcomes, reply.source = read_native(envelope.native_calls, tools, reply.repairs), "native"
     elif not text:
         raise _nothing_said(envelope, reply.thinking)
     elif schema is not None:
         reply.answer = _meeting(_one_value(text, schema, envelope, reply.repairs), schema)
     elif tools:
         reply.outcomes = calls_in_text(text, tools, reply.repairs)
+        reply.source = "text" if reply.outcomes else "none"
     if envelope.finish == "length" and schema is None and not reply.calls:
         raise _cut()
     if reply.faults and not reply.calls:

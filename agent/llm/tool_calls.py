@@ -37,14 +37,25 @@ def outcome(
 
     `encoded` says that JSON text is the ordinary form of arguments here, as on /v1.
     """
-    needed: list[str] = []
     try:
-        parameters = _parameters(name, tools)
-        typed = _typed(name, _as_object(name, arguments, needed, encoded=encoded), parameters, needed)
+        typed = typed_arguments(name, arguments, _parameters(name, tools), repairs, encoded=encoded)
     except ToolCallError as error:
         return error
-    repairs += [repair for repair in needed if repair not in repairs]
     return ToolCall(name=name, arguments=typed, id=ident)
+
+
+def typed_arguments(
+    name: str, arguments: Any, parameters: dict[str, Any], repairs: list[str], *, encoded: bool = False
+) -> dict[str, Any]:
+    """The arguments of one call, as JSON Schema `parameters` types them. Repairs are added where it can be made.
+
+    Raises:
+        ToolCallError: missing_arguments, or bad_arguments (detail "schema_echo" where a schema stands for a value).
+    """
+    needed: list[str] = []
+    typed = _typed(name, _as_object(name, arguments, needed, encoded=encoded), parameters, needed)
+    repairs += [repair for repair in dict.fromkeys(needed) if repair not in repairs]
+    return typed
 
 
 def from_texts(name: str, texts: dict[str, str], tools: Tools, repairs: list[str]) -> Outcome:
@@ -122,7 +133,7 @@ def _typed(name: str, given: dict[str, Any], schema: dict[str, Any], repairs: li
     if missing:
         raise ToolCallError(
             "missing_arguments",
-            f"{name} needs {', '.join(missing)}; call it again with all of it",
+            f"{name} needs {', '.join(missing)}; write all of its arguments",
             tool=name,
             missing=missing,
         )
@@ -142,13 +153,22 @@ def _echoes(value: Any, schema: Any) -> bool:
     )
 
 
+def _types(schema: Any) -> list[Any]:
+    """The JSON types that a schema allows, those of its branches included; none where it does not say."""
+    if not isinstance(schema, dict):
+        return []
+    if "type" in schema:
+        return schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    branches = schema.get("anyOf") or schema.get("oneOf") or []
+    return [kind for branch in branches for kind in _types(branch)]
+
+
 def _meant(text: str, schema: Any) -> Any:
     """A bare text as the schema means it: null, text, or a JSON value; as it is where none of them fits."""
-    due = schema.get("type") if isinstance(schema, dict) else None
-    types = due if isinstance(due, list) else [due]
+    types = _types(schema)
     if "null" in types and text.strip() == "null":
         return None
-    if "string" in types or due is None:
+    if "string" in types or not types:
         return text
     try:
         value = strict_json.loads(text)
@@ -158,10 +178,14 @@ def _meant(text: str, schema: Any) -> Any:
 
 
 def _as_due(key: str, value: Any, schema: Any, repairs: list[str]) -> Any:
-    """A text as the type that its schema asks for, where it can be only that; any other value as it is."""
-    due = schema.get("type") if isinstance(schema, dict) else None
-    types = due if isinstance(due, list) else [due]
-    if not isinstance(value, str) or due is None or "string" in types:
+    """A text, or a text in a list or object, as the type that its schema asks for, where it can be only that."""
+    if isinstance(schema, dict) and isinstance(value, list):
+        return [_as_due(key, item, schema.get("items"), repairs) for item in value]
+    if isinstance(schema, dict) and isinstance(value, dict):
+        known = schema.get("properties", {})
+        return {name: _as_due(key, item, known.get(name), repairs) for name, item in value.items()}
+    types = _types(schema)
+    if not isinstance(value, str) or "string" in types:
         return value
     text = value.strip()
     for kind in types:
