@@ -78,14 +78,14 @@ def read_reply(
     if envelope.native_calls:
         reply.outcomes, reply.source = read_native(envelope.native_calls, tools, reply.repairs), "native"
     elif not text:
-        raise _nothing_said(envelope, reply.thinking)
+        raise nothing_said(reply.thinking, envelope.finish)
     elif schema is not None:
         reply.answer = _meeting(_one_value(text, schema, envelope, reply.repairs), schema)
     elif tools:
         reply.outcomes = calls_in_text(text, tools, reply.repairs)
         reply.source = "text" if reply.outcomes else "none"
     if envelope.finish == "length" and schema is None and not reply.calls:
-        raise _cut()
+        raise cut_off()
     if reply.faults and not reply.calls:
         raise reply.faults[0]
     if schema is None and not reply.outcomes:
@@ -93,15 +93,17 @@ def read_reply(
     return reply
 
 
-def _nothing_said(envelope: Envelope, thinking: str) -> ModelError:
-    if envelope.finish == "length":
-        return _cut(in_thinking=bool(thinking))
+def nothing_said(thinking: str, finish: str | None) -> ModelError:
+    """The error for a reply in which nothing stands, or nothing but thinking."""
+    if finish == "length":
+        return cut_off(in_thinking=bool(thinking))
     if thinking:
         return ModelError("thinking_only", "the reply holds thinking and no answer; give the answer itself")
     return ModelError("empty_reply", "the reply is empty; answer in the form that was asked for")
 
 
-def _cut(*, in_thinking: bool = False) -> ModelError:
+def cut_off(*, in_thinking: bool = False) -> ModelError:
+    """The error for a reply that its token limit ended before there was anything to use in it."""
     where = "the whole reply went into thinking and was" if in_thinking else "the reply was"
     detail = "thinking" if in_thinking else None
     return ModelError("truncated", f"{where} cut off at its token limit; be shorter", detail=detail)
@@ -131,7 +133,7 @@ def _one_value(text: str, schema: dict[str, Any], envelope: Envelope, repairs: l
         value, end = strict_json.value_at(text, begins.start())
     except ValueError as error:
         if envelope.finish == "length":
-            raise _cut() from None
+            raise cut_off() from None
         raise ModelError("not_json", f"the reply must be one JSON value and nothing else: {error}") from None
     before, after = text[: begins.start()].strip(), text[end:].strip()
     if _holds_value(after, start):
