@@ -16,8 +16,15 @@ from pydantic import Field, create_model
 from agent.errors import UsageError
 from agent.state import ToolCall
 from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
-from agent.tools.json_schema import DECODE_PATTERN, GRAMMAR_MAX_TEXT, NATIVE_MAX_TEXT, parameter_words, plain_schema
-from agent.tools.registry import TOOLSETS, ToolRegistry, action_form, toolset
+from agent.tools.json_schema import (
+    DECODE_PATTERN,
+    GRAMMAR_MAX_TEXT,
+    NATIVE_MAX_TEXT,
+    action_form,
+    parameter_words,
+    plain_schema,
+)
+from agent.tools.registry import TOOLSETS, ToolRegistry, register_tool, toolset
 
 ShortText = Annotated[str, Field(max_length=12)]
 
@@ -474,9 +481,79 @@ def test_schemas_are_derived_once_a_class() -> None:
 
 
 def test_toolsets_compose_and_unknown_ones_are_told() -> None:
-    assert [tool.name for tool in toolset("core, core")] == ["web_search", "calculate_math", "execute_code"]
-    with pytest.raises(UsageError, match="no toolset 'cor': use one of core"):
+    core = ["web_search", "calculate_math", "execute_code", "clock"]
+    assert [tool.name for tool in toolset("core, core")] == core
+    assert [tool.name for tool in toolset("core,fs")] == [*core, "list_directory", "read_file", "write_file"]
+    with pytest.raises(UsageError, match="no toolset 'cor': use one of core, fs"):
         toolset("core,cor")
+
+
+@pytest.fixture
+def own_toolsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever a test registers is forgotten after it."""
+    monkeypatch.setattr("agent.tools.registry.TOOLSETS", dict(TOOLSETS))
+
+
+@pytest.mark.usefixtures("own_toolsets")
+def test_a_tool_of_ones_own_joins_a_toolset_or_makes_one() -> None:
+    for name in ("core", "mine", "mine"):
+        register_tool(Searching, name)
+    assert [tool.name for tool in toolset("mine")] == ["searching"]
+    assert [tool.name for tool in toolset("core,mine")][-2:] == ["clock", "searching"]
+    assert registry(*toolset("mine")).execute(call("searching", words="kites")).data == "kites"
+
+
+class Unbounded(Params):
+    text: str = Field(description="endless")
+
+
+class Loop(Params):
+    inner: Loop | None = Field(None, description="itself")
+
+
+class Nameless(Tool[EmptyParams]):
+    description = "Has no name."
+    effect = "read"
+    params = EmptyParams
+
+
+def changed(**words: Any) -> Any:
+    """A class like Nothing, with some of its words changed."""
+    return type("Changed", (Nothing,), words)
+
+
+@pytest.mark.usefixtures("own_toolsets")
+@pytest.mark.parametrize(
+    ("tool_class", "told"),
+    [
+        (Failing, "Failing: .*missing 1 required positional argument"),
+        (Nameless, "Nameless: the class does not say its name"),
+        (changed(params=Unbounded), "Changed: Unbounded.*: a text needs max_length"),
+        (changed(params=Loop), "Changed: maximum recursion depth"),
+        (changed(params=dict), "params must be a class made from"),
+        (changed(name="calculate_math"), "there is a tool calculate_math already"),
+        (changed(name="two words"), "a tool cannot be called 'two words'"),
+        (changed(name="finish"), "a tool cannot be called 'finish'"),
+        (changed(name="write"), "a tool cannot be called 'write'"),
+        (changed(effect="harmless"), "effect must be one of read, write, execute, network"),
+        (changed(description=""), "does not say its description"),
+        (changed(free_text="words"), "free_text names no parameter"),
+        (type("Abstract", (Tool,), {**vars(Nothing), "run": Tool.run}), "abstract"),
+        (registry, "a tool is a class made from"),
+    ],
+)
+def test_a_class_that_is_no_tool_is_refused_in_one_line(tool_class: Any, told: str) -> None:
+    with pytest.raises(UsageError, match=told) as caught:
+        register_tool(tool_class, "mine")
+    assert "\n" not in str(caught.value)
+    with pytest.raises(UsageError, match="no toolset"):
+        toolset("mine")
+
+
+@pytest.mark.parametrize("name", ["", "Mine", "a,b", "../x", "x" * 41])
+def test_a_toolset_needs_a_plain_name(name: str) -> None:
+    with pytest.raises(UsageError, match="no toolset can be called"):
+        register_tool(Searching, name)
 
 
 def test_two_tools_of_one_name_are_a_bug() -> None:

@@ -112,6 +112,10 @@ class CalculateMath(Tool[CalculateMathParams]):
     effect = "read"
     max_chars = 4500  # the longest result whole: half a number is worse than none
     self_timed = True  # bounded by construction (see the module's docstring); a thread would cost more than the sum
+    keywords = (
+        *("calculate", "compute", "how much is", "plus", "minus", "multiply", "multiplied", "divide", "divided"),
+        *("subtract", "sum of", "product of", "square root", "percent of", "to the power", "squared", "factorial"),
+    )
     params = CalculateMathParams
 
     def run(self, params: CalculateMathParams, context: ToolContext) -> str:  # noqa: ARG002 the signature of every tool

@@ -69,6 +69,16 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
     effect = "execute"
     max_chars = 3000
     self_timed = True
+    keywords = (
+        "python",
+        "run code",
+        "run this code",
+        "run the code",
+        "execute",
+        "script",
+        "write a program",
+        "simulate",
+    )
     params = ExecuteCodeParams
 
     def __init__(self, wall_clock_seconds: float = Tool.timeout_seconds):

@@ -72,6 +72,16 @@ def bounded_schema(schema: Schema) -> Schema:
     return _mapped(schema, bound)
 
 
+def action_form(name: str, arguments: Schema) -> Schema:
+    """The bounded schema of one call of `name` with such arguments, `{"tool": name, "args": {...}}`."""
+    return {
+        "type": "object",
+        "properties": {"tool": {"type": "string", "enum": [name]}, "args": arguments},
+        "required": ["tool", "args"],
+        "additionalProperties": False,
+    }
+
+
 def type_words(schema: Schema) -> str:
     """The type in words for a prompt or an error: text, integer, number, true or false, list of text, one of a, b."""
     if "anyOf" in schema:
@@ -88,9 +98,15 @@ def parameter_words(schema: Schema) -> list[str]:
     """Each parameter with its type and whether it must be given."""
     required = schema.get("required", [])
     return [
-        f"{name} ({type_words(node)}, {'required' if name in required else 'optional'})"
+        f"{name} ({type_words(node)}, required)" if name in required else f"{name} ({_given_words(node)}, optional)"
         for name, node in schema["properties"].items()
     ]
+
+
+def _given_words(schema: Schema) -> str:
+    """The type of a value that is given: for what may be left out, null says no more than that."""
+    given = [branch for branch in schema.get("anyOf", []) if branch.get("type") != "null"]
+    return type_words({"anyOf": given} if given else schema)
 
 
 def typed(value: object, schema: Schema) -> object:

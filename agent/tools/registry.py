@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-import functools
+import re
 import threading
 import time
 from collections.abc import Sequence
@@ -17,35 +17,26 @@ from agent.redaction import redacted
 from agent.state import ToolCall, ToolResult, content_hash
 from agent.tools.base import Effect, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.calculate_math import CalculateMath
+from agent.tools.clock import Clock
+from agent.tools.declaration import checked_tool, derived_from
 from agent.tools.execute_code import ExecuteCode
-from agent.tools.json_schema import (
-    Schema,
-    bounded_schema,
-    native_schema,
-    parameter_words,
-    plain_schema,
-    type_words,
-    typed,
-)
+from agent.tools.json_schema import Schema, action_form, parameter_words, type_words, typed
+from agent.tools.list_directory import ListDirectory
+from agent.tools.read_file import ReadFile
 from agent.tools.web_search import WebSearch
+from agent.tools.write_file import WriteFile
 
 AnyTool = Tool[Any]
 
-TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {"core": (WebSearch, CalculateMath, ExecuteCode)}
+TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
+    "core": (WebSearch, CalculateMath, ExecuteCode, Clock),
+    "fs": (ListDirectory, ReadFile, WriteFile),
+}
 
 MAX_ACTIONS = 4
 _MAX_FAULTS_TOLD = 3
 _MAX_NAME_SHOWN = 40
-
-
-@dataclass(frozen=True)
-class Derived:
-    """What one tool's declaration gives: all of it from `schema`, and nothing kept elsewhere."""
-
-    schema: Schema
-    native: Schema
-    arguments: Schema
-    prose: str
+_TOOLSET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class ToolRegistry:
         if len(self._tools) != len(tools):
             raise ValueError(f"two tools share a name: {', '.join(tool.name for tool in tools)}")
         self._context = context
-        self._derived = {tool.name: _derived(tool) for tool in tools}
+        self._derived = {tool.name: derived_from(tool) for tool in tools}
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -83,7 +74,7 @@ class ToolRegistry:
 
     def headlines(self) -> str:
         """One line a tool: its name and the first sentence of its description."""
-        return "\n".join(f"{name}: {_first_sentence(tool.description)}" for name, tool in self._tools.items())
+        return "\n".join(f"{name}: {derived.headline}" for name, derived in self._derived.items())
 
     def native_tools(self) -> list[Schema]:
         """The tools as servers with native tool calling take them."""
@@ -204,14 +195,19 @@ class ToolRegistry:
         return f"There is no tool {_shown(name)}.{hint} The tools are: {', '.join(self.names)}."
 
 
-def action_form(name: str, arguments: Schema) -> Schema:
-    """The bounded schema of one call of `name` with such arguments, `{"tool": name, "args": {...}}`."""
-    return {
-        "type": "object",
-        "properties": {"tool": {"type": "string", "enum": [name]}, "args": arguments},
-        "required": ["tool", "args"],
-        "additionalProperties": False,
-    }
+def register_tool(tool_class: type[AnyTool], toolset_name: str) -> None:
+    """Offer a tool of a person's own in a toolset, which is made where there is none of that name.
+
+    Raises:
+        UsageError: the class or the toolset's name cannot be used, or another tool has the tool's name.
+    """
+    if not _TOOLSET_NAME.fullmatch(toolset_name):
+        raise UsageError(f"no toolset can be called {_shown(toolset_name)}: use small letters, digits, - and _")
+    tool = checked_tool(tool_class)
+    known = {other for classes in TOOLSETS.values() for other in classes}
+    if any(other.name == tool.name and other is not tool_class for other in known):
+        raise UsageError(f"{tool_class.__name__}: there is a tool {tool.name} already: use another name")
+    TOOLSETS[toolset_name] = tuple(dict.fromkeys((*TOOLSETS.get(toolset_name, ()), tool_class)))
 
 
 def toolset(name: str) -> list[AnyTool]:
@@ -228,28 +224,6 @@ def toolset(name: str) -> list[AnyTool]:
             )
         classes.update(dict.fromkeys(TOOLSETS[part.strip()]))
     return [tool_class() for tool_class in classes]
-
-
-def _derived(tool: AnyTool) -> Derived:
-    params: type[Params] = tool.params
-    derived = _derive(tool.name, tool.description, params)
-    if tool.free_text is not None and tool.free_text not in derived.schema["properties"]:
-        raise TypeError(f"{tool.name}: free_text names no parameter of it")
-    return derived
-
-
-@functools.lru_cache(maxsize=256)
-def _derive(name: str, description: str, params: type[Params]) -> Derived:
-    schema = plain_schema(params)
-    lines = [f"- {name}: {description}"]
-    nodes = schema["properties"].values()
-    lines += [f"    {words}: {node['description']}" for words, node in zip(parameter_words(schema), nodes, strict=True)]
-    function = {"name": name, "description": description, "parameters": native_schema(schema)}
-    return Derived(schema, {"type": "function", "function": function}, bounded_schema(schema), "\n".join(lines))
-
-
-def _first_sentence(text: str) -> str:
-    return text.partition(". ")[0].rstrip(".") + "."
 
 
 def _within(tool: AnyTool, params: Params, context: ToolContext) -> str | Excerpt:

@@ -34,6 +34,10 @@ class WebSearch(Tool[WebSearchParams]):
     effect = "network"
     max_chars = 3000
     free_text = "query"
+    keywords = (
+        *("search", "look up", "find out", "who is", "who was", "who wrote", "when was", "when did", "where is"),
+        *("capital of", "population of", "latest", "news", "on the web", "internet", "online"),
+    )
     params = WebSearchParams
 
     def run(self, params: WebSearchParams, context: ToolContext) -> str:

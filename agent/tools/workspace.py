@@ -1,0 +1,258 @@
+"""Paths in a run's workspace: how a model may write one, and how it is opened so that nothing leads out.
+
+No path is ever checked and then opened: each component is opened by itself, from the handle of the folder before it,
+never through a symbolic link, and what it is (folder, file, or something else) is asked of the handle. So it does not
+matter what a program swaps meanwhile. `..` never reaches the system.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import itertools
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from agent.errors import StoreError
+from agent.tools.base import ToolContext, ToolError
+
+MAX_PATH_CHARS = 200
+MAX_DEPTH = 20
+MAX_FILE_BYTES = 1 << 20  # no tool makes a longer file, or holds more of one
+SHOWN_ROOT = "/workspace"  # what models call the folder whose real name they are never told
+
+# Folders and files that hold secrets, or that a person's programs would act upon later. Compared in lower case: some
+# file systems do so too.
+_PRIVATE = frozenset({".env", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode"})
+# What looks like a separator, or is one elsewhere. Nothing is normalised: a path means what stands in it.
+_OTHER_SEPARATORS = re.compile("[\\\\\u2044\u2215\u29f8\uff0f\uff3c]")
+# Opening must neither wait (a pipe) nor follow a link; what was opened is judged afterwards.
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_MAX_NEIGHBOURS = 1000
+
+# The machine's faults. Every other error comes of what the path names, and is the model's.
+_DISK_FAULTS = frozenset(
+    {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ESTALE}
+)
+_PATH_FAULTS = {
+    errno.ENOENT: ("not_found", "is not there"),
+    errno.ELOOP: ("refused", "is a symbolic link, and links are not followed"),
+    errno.EMLINK: ("refused", "is a symbolic link, and links are not followed"),
+    errno.ENOTDIR: ("not_directory", "is not a folder"),
+    errno.EISDIR: ("is_directory", "is a folder, not a file"),
+    errno.ENXIO: ("refused", "is not an ordinary file"),
+    errno.ENAMETOOLONG: ("refused", "has too long a name"),
+}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a file is or is to be: `name` in the folder with the handle `folder`. `path` begins at the workspace."""
+
+    folder: int
+    name: str
+    path: str
+
+
+def parts_of(path: str, workspace: Path) -> tuple[str, ...]:
+    """The components of a path that a model wrote, below the workspace; none for the workspace itself.
+
+    Raises:
+        ToolError: refused, the path leads out or its form is not allowed.
+    """
+    if not path.isprintable():
+        raise ToolError("refused", "The path holds characters that no name may have here, such as line ends.")
+    if _OTHER_SEPARATORS.search(path):
+        raise ToolError("refused", "Only / stands between the parts of a path here.")
+    parts = tuple(part for part in _relative(path, workspace).split("/") if part not in {"", "."})
+    if ".." in parts:
+        raise ToolError("refused", "A path may not hold .. here: name the file from the workspace down.")
+    if len(parts) > MAX_DEPTH:
+        raise ToolError("refused", f"The path is deeper than {MAX_DEPTH} folders.")
+    for part in parts:
+        if is_private(part):
+            raise ToolError("refused", f"{part} is private: tools may neither read nor write it.")
+    return parts
+
+
+def is_private(name: str) -> bool:
+    """Whether tools keep away from a file or folder of this name."""
+    lower = name.lower()
+    return lower in _PRIVATE or lower.startswith(".env.")
+
+
+def _relative(path: str, workspace: Path) -> str:
+    """The path without the workspace's own name before it, real or shown. This only reads the text: whatever comes of
+    it is opened below the workspace."""
+    for root in (str(workspace), SHOWN_ROOT):
+        if path == root or path.startswith(f"{root}/"):
+            return path[len(root) :]
+    if path.startswith(("/", "~", "$")):
+        raise ToolError(
+            "refused",
+            "Only paths in the workspace can be used, written relative to it: the plain name of a file, or "
+            "folder/name. Nothing is filled in for ~ or $.",
+        )
+    return path
+
+
+@contextmanager
+def opened_folder(context: ToolContext, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
+    """The handle of a folder of the workspace; with `create`, folders that are missing are made.
+
+    Raises:
+        ToolError: no_workspace, not_found, not_directory or refused.
+        StoreError: the workspace itself cannot be opened, or the disk fails.
+    """
+    handle = _opened_root(context)
+    try:
+        for depth, name in enumerate(parts, 1):
+            with faults_told("/".join(parts[:depth])):
+                if create:
+                    with suppress(FileExistsError):
+                        os.mkdir(name, dir_fd=handle)
+                outer, handle = handle, folder_in(handle, name)
+                os.close(outer)
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def folder_in(folder: int, name: str) -> int:
+    """The handle of a folder in an open folder. Raises OSError, also where it is a link or no folder."""
+    handle, mode = _opened(folder, name)
+    if not stat.S_ISDIR(mode):
+        os.close(handle)
+        raise OSError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+    return handle
+
+
+def file_in(folder: int, name: str) -> int:
+    """The handle of an ordinary file in an open folder, to read. Raises OSError, also where it is anything else."""
+    handle, mode = _opened(folder, name)
+    if not stat.S_ISREG(mode):
+        os.close(handle)
+        fault = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENXIO
+        raise OSError(fault, os.strerror(fault))
+    return handle
+
+
+def _opened(folder: int, name: str) -> tuple[int, int]:
+    """The handle of whatever has this name, unless it is a link, and its mode as the handle tells it."""
+    handle = os.open(name, _OPEN, dir_fd=folder)
+    return handle, os.fstat(handle).st_mode
+
+
+@contextmanager
+def place_of(context: ToolContext, path: str, *, create: bool = False) -> Iterator[Place]:
+    """Where the file of a path is or is to be, with its folder open; see `opened_folder`."""
+    parts = parts_of(path, workspace_of(context))
+    if not parts or path.endswith("/"):
+        raise ToolError("is_directory", "The path names a folder, not a file.")
+    with opened_folder(context, parts[:-1], create=create) as folder:
+        yield Place(folder, parts[-1], "/".join(parts))
+
+
+@contextmanager
+def opened_file(place: Place) -> Iterator[int]:
+    """The handle of an ordinary file, to read.
+
+    Raises:
+        ToolError: not_found (with the nearest name), is_directory or refused.
+        StoreError: the disk fails.
+    """
+    try:
+        with faults_told(place.path):
+            handle = file_in(place.folder, place.name)
+    except ToolError as error:
+        hint = _nearest(place) if error.error_type == "not_found" else ""
+        raise ToolError(error.error_type, f"{error}{hint}") from None
+    try:
+        yield handle
+    finally:
+        os.close(handle)
+
+
+def read_bytes(handle: int, most: int) -> bytes:
+    """The first `most` bytes of an open file, or all where it has fewer. Raises OSError."""
+    data = bytearray()
+    while len(data) < most and (chunk := os.read(handle, most - len(data))):
+        data += chunk
+    return bytes(data)
+
+
+def replace_file(place: Place, data: bytes, permissions: int | None) -> None:
+    """Put a file with these bytes in the place, in one step: whoever looks finds the old file or the new one whole.
+
+    What stood there is replaced and never written through, were it a link or a second name of another file.
+    `permissions` are the file's (None: what the process gives new files). Raises OSError.
+    """
+    temporary = f".{secrets.token_hex(8)}.tmp"
+    handle = os.open(
+        temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=place.folder
+    )
+    try:
+        try:
+            if permissions is not None:
+                os.fchmod(handle, permissions)
+            view = memoryview(data)
+            while view:
+                view = view[os.write(handle, view) :]
+        finally:
+            os.close(handle)
+        os.rename(temporary, place.name, src_dir_fd=place.folder, dst_dir_fd=place.folder)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(temporary, dir_fd=place.folder)
+        raise
+
+
+@contextmanager
+def faults_told(path: str) -> Iterator[None]:
+    """An error of the system about `path` as whose fault it is.
+
+    Raises:
+        ToolError: the path's.
+        StoreError: the disk's.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _DISK_FAULTS:
+            raise StoreError(f"the workspace cannot be used: {error.strerror}") from error
+        kind, words = _PATH_FAULTS.get(error.errno or 0, ("refused", f"cannot be used ({error.strerror})"))
+        raise ToolError(kind, f"{path} {words}.") from None
+
+
+def workspace_of(context: ToolContext) -> Path:
+    """The run's workspace.
+
+    Raises:
+        ToolError: no_workspace.
+    """
+    if context.workspace is None:
+        raise ToolError("no_workspace", "This run has no workspace: there are no files. Do without.")
+    return context.workspace
+
+
+def _opened_root(context: ToolContext) -> int:
+    root = workspace_of(context)
+    try:
+        return os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreError(f"the workspace cannot be opened: {error}") from error
+
+
+def _nearest(place: Place) -> str:
+    """A hint at a file of the same folder with nearly that name."""
+    with suppress(OSError), os.scandir(place.folder) as entries:
+        names = [entry.name for entry in itertools.islice(entries, _MAX_NEIGHBOURS) if entry.name.isprintable()]
+        near = difflib.get_close_matches(place.name, names, n=1)
+        return f" Did you mean {place.path.removesuffix(place.name)}{near[0]}?" if near else ""
+    return ""
