@@ -70,14 +70,8 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
     max_chars = 3000
     self_timed = True
     keywords = (
-        "python",
-        "run code",
-        "run this code",
-        "run the code",
-        "execute",
-        "script",
-        "write a program",
-        "simulate",
+        *("python", "run code", "run this code", "run the code", "execute", "script", "simulate"),
+        *("write a program", "a program that"),
     )
     params = ExecuteCodeParams
 

@@ -44,8 +44,8 @@ class WriteFile(Tool[WriteFileParams]):
     description = "Writes text into one file. Folders that are missing are made."
     effect = "write"
     keywords = (
-        *("write to", "write into", "write a file", "write the file", "save", "append", "prepend"),
-        *("create a file", "create the file", "make a file", "put into", "to the file", "into the file"),
+        *("write", "save", "append", "prepend", "create a file", "create the file", "make a file"),
+        *("to the file", "into the file"),
     )
     params = WriteFileParams
 
