@@ -139,6 +139,16 @@ class BudgetEnforcer:
         above = self.parent.seconds_left() if self.parent else None
         return min((s for s in (own, above) if s is not None), default=None)
 
+    def refuse_late(self) -> None:
+        """Nothing, or where the time of this enforcer or a parent is over, its error.
+
+        Raises:
+            BudgetExceededError: the cap is seconds.
+        """
+        with self._locked_chain() as chain:
+            for enforcer in chain:
+                enforcer._refuse_late()
+
     # -- reserve, settle, release -------------------------------------------------------------------------------
 
     def reserve(
@@ -252,8 +262,12 @@ class BudgetEnforcer:
             )
         if limits.max_calls is not None and self._calls >= limits.max_calls:
             raise BudgetExceededError("calls", f"all {limits.max_calls} calls are used", self.scope)
-        if limits.max_seconds is not None and self._clock() - self._started >= limits.max_seconds:
-            raise BudgetExceededError("seconds", f"the {limits.max_seconds:g} seconds are over", self.scope)
+        self._refuse_late()
+
+    def _refuse_late(self) -> None:
+        limit = self.limits.max_seconds
+        if limit is not None and self._clock() - self._started >= limit:
+            raise BudgetExceededError("seconds", f"the {limit:g} seconds are over", self.scope)
 
     def _refuse_last_call(self) -> None:
         if self.limits.max_calls is not None and self.limits.max_calls - self._calls <= 1:

@@ -17,7 +17,6 @@ from agent.errors import UsageError
 from agent.state import Sampling
 
 BackendName = Literal["auto", "ollama", "openai", "embedded", "scripted"]
-StrategyName = Literal["react"]
 MICRO = 1_000_000
 EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -47,7 +46,7 @@ class Settings(BaseSettings):
     max_batch_cost_usd: Decimal | None = None
     price_prompt_per_1k: Decimal = Field(Decimal("0.01"))
     price_completion_per_1k: Decimal = Field(Decimal("0.03"))
-    strategy: StrategyName = "react"
+    strategy: str = "react"
     toolset: str = "core"
     search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
     traces_dir: Path = Path("traces")

@@ -6,36 +6,39 @@ Nothing here opens a connection, reads a setting or prints; all of it was handed
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, OnlyAnswerLeftError
+from agent.acting import Actions, ConfirmationRequiredError
+from agent.errors import (
+    BackendError,
+    BudgetExceededError,
+    CancelledRunError,
+    ModelError,
+    OnlyAnswerLeftError,
+    ToolCallError,
+)
 from agent.guards.evidence import reject_unfounded
-from agent.guards.loop_detector import LoopDetector
 from agent.guards.reflection import Reflection
 from agent.llm.client import LLMClient
 from agent.llm.opening import call_error
-from agent.prompts import notices
+from agent.llm.tool_faults import fault_kind
 from agent.reporter import Reporter
-from agent.state import AgentState, GuardEvent, Status, StepRecord, ToolCall, ToolResult
+from agent.state import AgentState, GuardEvent, Status, StepRecord
 from agent.strategies.base import Decision, Strategy
-from agent.tools.base import ToolError
-from agent.tools.registry import ToolRegistry
-
-# Faults of the world that another try may not meet: the same call is no repeat then.
-MAY_HEAL = frozenset({"network", "rate_limited", "timeout"})
-MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands in its step
 
 
 @dataclass
 class Run:
-    """The parts of one run, each made for it alone."""
+    """The parts of one run, each made for it alone. `follow_ups` gives the user's further turns, one at a time."""
 
     state: AgentState
     llm: LLMClient
-    tools: ToolRegistry
+    actions: Actions
     strategy: Strategy
     reporter: Reporter
-    detector: LoopDetector = field(default_factory=LoopDetector)
+    follow_ups: Iterator[str] = field(default_factory=lambda: iter(()))
     reflection: Reflection = field(default_factory=Reflection)
 
 
@@ -48,45 +51,64 @@ def run_task(run: Run) -> AgentState:
     except BudgetExceededError as error:
         state.ended_by = error.scope
         _end_partial(state, "timeout" if error.cap == "seconds" else "budget_exhausted", f"{error.cap}: {error}")
+    except ConfirmationRequiredError as error:
+        _end_partial(state, "confirmation_required", str(error))
     except BackendError as error:
         _end_by_server(run, error)
     except (CancelledRunError, KeyboardInterrupt):
         _end_partial(state, "cancelled", "stopped by the person")
     state.seconds = round(time.monotonic() - started, 6)
     state.replans = sum(event.guard == "replan" for step in state.steps for event in step.guards)
+    state.tool_faults = dict(sorted(Counter(fault for step in state.steps for fault in step.tool_faults).items()))
     run.reporter.run_finished(state)
     return state
 
 
 def _turns(run: Run) -> None:
+    """The user's turns, each to its answer. What the guards remember is of one turn: the user may ask again."""
+    while True:
+        _one_turn(run)
+        if run.state.status != "running":
+            return
+        follow_up = next(run.follow_ups, None)
+        if follow_up is None:
+            _end(run.state, "completed", "the model gave its answer")
+            return
+        run.state.follow_ups.append(follow_up)
+        run.state.answer = None
+        run.reflection = Reflection()
+        run.actions.new_turn()
+
+
+def _one_turn(run: Run) -> None:
+    """Steps until the turn has its answer, or the run has ended."""
     while run.state.status == "running":
-        step = _turn(run)
+        run.llm.refuse_late()
+        step = _step(run)
         if step.answer is not None:
             run.state.answer = step.answer
-            _end(run.state, "completed", "the model gave its answer")
-        elif run.reflection.is_stuck:
+            run.reporter.answered(step.answer)
+            return
+        if run.reflection.is_stuck:
             _end_partial(run.state, "loop_detected", "three replans brought no progress")
 
 
-def _turn(run: Run) -> StepRecord:
-    """One step: a decision, what came of it, and what the guards say to it. A step that made a call is never lost."""
+def _step(run: Run) -> StepRecord:
+    """One step: a decision, what came of it, and what the guards say to it. A step that did anything is never lost."""
     state = run.state
-    step = StepRecord(index=len(state.steps))
+    step = StepRecord(index=len(state.steps), turn=state.turn)
     run.llm.step = step.index
     first_call = len(state.calls)
     try:
         decision, answer_only = _decide(run)
-        _note(step, decision)
-        for repair in decision.repairs:
-            run.reporter.notice(f"repaired: {repair}")
+        _note(run, step, decision)
         run.reporter.think(step)
         _carry_out(run, step, decision, answer_only=answer_only)
     except ModelError as error:
-        step.faults.append(f"{error.error_type}: {error}")
-        run.reporter.notice(f"unusable reply ({error.error_type}): {error}")
+        _fault(run, step, error)
     finally:
         step.calls = list(range(first_call, len(state.calls)))
-        if step.calls:
+        if step.calls or step.actions or step.faults or step.guards or step.answer is not None:
             state.steps.append(step)
     if step.answer is None:
         _reflect(run, step)
@@ -102,68 +124,43 @@ def _decide(run: Run) -> tuple[Decision, bool]:
         return run.strategy.decide(run.state, run.llm, answer_only=True), True
 
 
-def _note(step: StepRecord, decision: Decision) -> None:
+def _note(run: Run, step: StepRecord, decision: Decision) -> None:
     step.progress_check = decision.progress_check
     step.thought, step.thinking = decision.thought, decision.thinking
     step.actions, step.repairs = decision.actions, decision.repairs
+    step.tool_faults = list(decision.tool_faults)
+    if decision.chosen is not None:
+        run.state.chosen = decision.chosen
+        run.reporter.notice(f"auto: {decision.chosen.strategy}: {decision.chosen.reason}")
+    for repair in decision.repairs:
+        run.reporter.notice(f"repaired: {repair}")
+    for event in decision.events:
+        _guard(run, step, event)
+    for refused in decision.refused:
+        _fault(run, step, refused)
+
+
+def _fault(run: Run, step: StepRecord, error: ModelError) -> None:
+    """What of a reply cannot be used: told to the model with the next prompt, and counted where it is a tool call."""
+    step.faults.append(f"{error.error_type}: {error}")
+    last = run.state.calls[-1] if run.state.calls else None
+    tools_offered = last is not None and last.tools_hash is not None
+    written = last.usage.completion_tokens if last else None
+    kind = fault_kind(error, tools_offered=tools_offered or isinstance(error, ToolCallError), completion_tokens=written)
+    if kind is not None:
+        step.tool_faults.append(kind)
+    run.reporter.notice(f"unusable reply ({error.error_type}): {error}")
 
 
 def _carry_out(run: Run, step: StepRecord, decision: Decision, *, answer_only: bool) -> None:
-    if decision.answer is None:
-        for place in range(len(step.actions)):
-            step.results.append(_act(run, step, place, answer_only=answer_only))
+    all_succeeded = run.actions.run(run.state, step, answer_only=answer_only, in_order=decision.in_order)
+    if decision.answer is None or not all_succeeded:
         return
-    rejection = None if answer_only else reject_unfounded(run.state)
+    rejection = None if answer_only else reject_unfounded(run.state, step)
     if rejection is None:
         step.answer = decision.answer
     else:
         _guard(run, step, rejection)
-
-
-def _act(run: Run, step: StepRecord, place: int, *, answer_only: bool) -> ToolResult:
-    """Execute one call, unless it may not be or was made before; either way there is a result to observe."""
-    call = step.actions[place]
-    run.reporter.act(call)
-    if answer_only:
-        result = ToolResult(success=False, error=notices.ANSWER_ONLY, error_type="answer_only")
-    else:
-        result = _repeated(run, step, call) or _execute(run, step, place)
-    if result.success:
-        run.state.scratchpad.append(f"{call.name}: {result.data[:MAX_NOTE_CHARS]}")
-    run.reporter.observe(call, result)
-    return result
-
-
-def _repeated(run: Run, step: StepRecord, call: ToolCall) -> ToolResult | None:
-    """The refusal of a call that was made before; None where it was not."""
-    earlier = run.detector.earlier_step(call)
-    if earlier is None:
-        return None
-    message = notices.repeated_call(earlier)
-    _guard(run, step, GuardEvent(guard="identical_call", tier=0, message=message))
-    return ToolResult(success=False, error=message, error_type="repeated")
-
-
-def _execute(run: Run, step: StepRecord, place: int) -> ToolResult:
-    """Check the call against its schema and run it. A repair is noted, and the call stands as repaired."""
-    asked = step.actions[place]
-    run.detector.remember(asked, step.index)
-    try:
-        checked = run.tools.validate(asked)
-    except ToolError as error:
-        return ToolResult(success=False, error=str(error), error_type=error.error_type)
-    step.actions[place] = checked.call
-    for repair in checked.repairs:
-        step.repairs.append(repair)
-        run.reporter.notice(f"repaired: {repair} of {checked.call.name}")
-    if checked.call != asked:
-        if refused := _repeated(run, step, checked.call):
-            return refused
-        run.detector.remember(checked.call, step.index)
-    result = run.tools.run(checked)
-    if result.error_type in MAY_HEAL:
-        run.detector.forget(asked, checked.call)
-    return result
 
 
 def _reflect(run: Run, step: StepRecord) -> None:
@@ -186,6 +183,7 @@ def _end_partial(state: AgentState, status: Status, reason: str) -> None:
 
     The status comes last, so that a stop that falls in between leaves a run that is not yet ended.
     """
+    state.answer = None
     if state.scratchpad:
         state.answer_is_partial = True
         state.answer = "\n".join(["Partial answer, from what was found:", *state.scratchpad])

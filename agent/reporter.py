@@ -26,6 +26,9 @@ class Reporter(Protocol):
     def notice(self, message: str) -> None:
         """A guard, a repair, a retry or a fallback acted: one line for the person."""
 
+    def answered(self, answer: str) -> None:
+        """The user's turn has its answer; another turn may follow."""
+
     def run_finished(self, state: AgentState) -> None: ...
 
 
@@ -51,6 +54,9 @@ class SilentReporter:
         """Nothing to say."""
 
     def notice(self, message: str) -> None:
+        """Nothing to say."""
+
+    def answered(self, answer: str) -> None:
         """Nothing to say."""
 
     def run_finished(self, state: AgentState) -> None:

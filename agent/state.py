@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Role = Literal["system", "user", "assistant", "tool"]
 Status = Literal[
@@ -30,6 +30,16 @@ Outcome = Literal["pass", "fail", "invalid"]
 BoundKind = Literal["exact", "grown", "sent_bytes"]
 SettledAs = Literal["open", "counted", "unknown", "overshoot", "refunded"]
 Purpose = Literal["act", "answer"]
+Permission = Literal["allow", "ask", "deny"]
+# What may go wrong with a tool call between the model's mind and the tool.
+ToolFault = Literal[
+    "lost_by_server",  # tokens were written and nothing of them came back
+    "in_text",  # the call stood in the text; the reader found it
+    "wrong_name",
+    "bad_arguments",
+    "truncated",
+    "thinking_ate_budget",
+]
 
 
 class Record(BaseModel):
@@ -118,15 +128,21 @@ class CallError(Record):
 class LLMCall(Record):
     """One request that reached (or tried to reach) a model. `index` is also its entry's index in the ledger.
 
-    The prompt of a call is the first `carried` messages of the prompt before it, then `appended`: a trace grows
-    linearly though every prompt repeats the whole history. `raw` is the body as it came off the wire.
+    The prompt of a call is the first `carried` messages of the prompt of call `after`, then `appended`: a trace grows
+    linearly though every prompt repeats its conversation. `after` is None where nothing is carried over. `phase` is
+    the strategy's own word for the call. With `continues` the last message was the model's own and the reply goes on
+    from it. `raw` is the body as it came off the wire.
     """
 
     index: int
     step: int
     attempt: int
+    phase: str = ""
+    after: int | None = None
     carried: int
     appended: list[Message]
+    continues: bool = False
+    stop: list[str] = Field(default_factory=list)
     schema_hash: str | None = None
     tools_hash: str | None = None
     temperature: float
@@ -144,17 +160,33 @@ class LLMCall(Record):
 
 
 class GuardEvent(Record):
-    """A guard acted: which one, at which tier, and what it said (to the model, or to the person)."""
+    """A guard acted: which one, at which tier, and what it said (to the model, or to the person).
+
+    `measure` names what a guard measured with, and `score` what it found, where it is one that measures.
+    """
 
     guard: str
     tier: int
     message: str
+    measure: str | None = None
+    score: float | None = None
+
+
+class Approval(Record):
+    """What became of an action that a person had to be asked about; `action` is its place in the step's actions."""
+
+    action: int
+    verdict: Literal["allowed", "denied", "unanswered"]
 
 
 class StepRecord(Record):
-    """One THINK -> ACT -> OBSERVE -> REFLECT turn. `calls` are indexes into AgentState.calls."""
+    """One THINK -> ACT -> OBSERVE -> REFLECT turn. `calls` are indexes into AgentState.calls.
+
+    `turn` says which of the user's turns it works on, from 0. `tool_faults` are those of its tool calls, one each.
+    """
 
     index: int
+    turn: int = 0
     calls: list[int] = Field(default_factory=list)
     progress_check: str | None = None
     thought: str = ""
@@ -164,13 +196,17 @@ class StepRecord(Record):
     answer: str | None = None
     repairs: list[str] = Field(default_factory=list)
     faults: list[str] = Field(default_factory=list)
+    tool_faults: list[ToolFault] = Field(default_factory=list)
     guards: list[GuardEvent] = Field(default_factory=list)
+    approvals: list[Approval] = Field(default_factory=list)
 
 
 class ModelInfo(Record):
     """Which weights answered, as far as the server tells. `sampler` is what the backend adds to the run's sampling.
 
-    `context_window` is the length that the model was made for, in tokens; a run's own is `Sampling.num_ctx`.
+    `context_window` is the length that the model was made for, in tokens; a run's own is `Sampling.num_ctx`. `tools`
+    is whether the server says that this model can call tools (None: it does not say), `continues` whether it can go
+    on from a reply that was begun.
     """
 
     name: str
@@ -181,6 +217,8 @@ class ModelInfo(Record):
     parameters: str | None = None
     sampler: dict[str, float] = Field(default_factory=dict)
     context_window: int | None = None
+    tools: bool | None = None
+    continues: bool = False
 
 
 class Sampling(Record):
@@ -224,10 +262,35 @@ class Verdict(Record):
     reason: str = ""
 
 
+class Chosen(Record):
+    """Which strategy `auto` came to, and why."""
+
+    strategy: str
+    reason: str
+
+
+class WorkspaceFile(Record):
+    """One file of a run's workspace. `path` is relative to it; `text` is left out of what is no text or is long."""
+
+    path: str
+    size: int
+    sha256: str
+    text: str | None = None
+
+
+class WorkspaceRecord(Record):
+    """The workspace's files when the run began and when it ended, by path."""
+
+    before: list[WorkspaceFile] = Field(default_factory=list)
+    after: list[WorkspaceFile] = Field(default_factory=list)
+
+
 class AgentState(Record):
     """One run, whole. See the module's docstring for units.
 
-    `ended_by` says whose cap ended a run that a cap ended: its own, or that of the batch around it.
+    `task` is the user's first turn, `follow_ups` are those that came after it. `ended_by` says whose cap ended a run
+    that a cap ended: its own, or that of the batch around it. `now` is the fixed time of the case (ISO 8601, with its
+    zone), `approve` what an effect or a tool was allowed. `tool_faults` counts those of all steps by kind.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -238,17 +301,22 @@ class AgentState(Record):
     case_hash: str | None = None
     epoch: int = 0
     task: str
+    follow_ups: list[str] = Field(default_factory=list)
     strategy: str
+    chosen: Chosen | None = None
     toolset: str = "core"
     tools: list[str] = Field(default_factory=list)
     corpus: str | None = None
+    now: str | None = None
+    workspace: WorkspaceRecord | None = None
+    approve: dict[str, Permission] = Field(default_factory=dict)
     evidence: bool = True
     model: ModelInfo
     sampling: Sampling
     limits: LimitsRecord
     batch_limits: LimitsRecord | None = None
     prices: PricesRecord
-    system_prompt_hash: str | None = None
+    system_prompt_hashes: list[str] = Field(default_factory=list)
     tools_hash: str | None = None
     git_commit: str | None = None
     started_at: str = ""
@@ -258,6 +326,7 @@ class AgentState(Record):
     ledger: list[LedgerEntry] = Field(default_factory=list)
     scratchpad: list[str] = Field(default_factory=list)
     replans: int = 0
+    tool_faults: dict[ToolFault, int] = Field(default_factory=dict)
     answer: str | None = None
     answer_is_partial: bool = False
     status: Status = "running"
@@ -265,6 +334,16 @@ class AgentState(Record):
     ended_by: Literal["run", "batch"] = "run"
     error: CallError | None = None
     verdict: Verdict | None = None
+
+    @property
+    def turn_text(self) -> str:
+        """What the user said last."""
+        return self.follow_ups[-1] if self.follow_ups else self.task
+
+    @property
+    def turn(self) -> int:
+        """Which of the user's turns is worked on, from 0."""
+        return len(self.follow_ups)
 
     @property
     def calls_used(self) -> int:

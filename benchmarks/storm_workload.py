@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 
+from agent.acting import Actions
 from agent.budget import BudgetEnforcer
 from agent.errors import BackendError, BudgetExceededError, ModelError, OnlyAnswerLeftError
 from agent.journal import NoJournal
@@ -97,8 +98,8 @@ def _react(parts: _Parts) -> None:
     state, tools = parts.state, parts.tools
     strategy = React(tools, state.sampling.max_completion_tokens)
     state.tools, state.tools_hash = list(tools.names), tools.hash()
-    state.system_prompt_hash = content_hash(strategy.system_prompt)
-    run_task(Run(state, parts.llm, tools, strategy, SilentReporter()))
+    state.system_prompt_hashes = [content_hash(text) for text in strategy.system_prompts]
+    run_task(Run(state, parts.llm, Actions(tools, SilentReporter()), strategy, SilentReporter()))
 
 
 def _converse(parts: _Parts) -> None:

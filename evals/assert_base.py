@@ -29,14 +29,37 @@ class Finding(NamedTuple):
 
 
 class AssertSpec(BaseModel, ABC):
-    """One demand on a finished run, as a suite states it. Pure: a check reads the state and nothing else."""
+    """One demand on a finished run, as a suite states it. Pure: a check reads the state and nothing else.
+
+    With `turn` (from 1) it is held against that one of the user's turns: its steps, its calls and its answer.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
     type: str
+    turn: Annotated[int, Field(ge=1)] | None = None
 
     @abstractmethod
     def check(self, state: AgentState) -> Finding:
+        """Whether the demand holds for this state, be it a whole run or one turn of it."""
+
+    def holds(self, state: AgentState) -> Finding:
         """Whether the demand holds for this run."""
+        return self.check(state if self.turn is None else of_turn(state, self.turn - 1))
+
+
+def of_turn(state: AgentState, turn: int) -> AgentState:
+    """One turn of a run (from 0) as if it were all of it. What the run wrote to its workspace is not told apart."""
+    steps = [step for step in state.steps if step.turn == turn]
+    calls = {call for step in steps for call in step.calls}
+    part: dict[str, object] = {
+        "steps": steps,
+        "calls": [call for call in state.calls if call.index in calls],
+        "ledger": [entry for entry in state.ledger if entry.index in calls],
+    }
+    if turn != state.turn:
+        answer = steps[-1].answer if steps else None
+        part |= {"answer": answer, "answer_is_partial": False, "status": "completed" if answer else state.status}
+    return state.model_copy(update=part)
 
 
 def text_due(value: object) -> object:

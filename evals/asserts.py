@@ -21,6 +21,7 @@ from evals.answer_asserts import (
     AnswerRegex,
 )
 from evals.assert_base import AssertSpec, Finding, shorten
+from evals.file_asserts import FileIs
 from evals.run_asserts import (
     MaxCalls,
     MaxCostUsd,
@@ -39,7 +40,7 @@ class AnyOf(AssertSpec):
     value: Annotated[list[Assert], Field(min_length=1)]
 
     def check(self, state: AgentState) -> Finding:
-        parts = [(part.type, part.check(state)) for part in self.value]
+        parts = [(part.type, part.holds(state)) for part in self.value]
         failed = "; ".join(f"{name}: {shorten(found.seen, 80)}" for name, found in parts)
         return Finding(any(found.passed for _, found in parts), failed)
 
@@ -51,7 +52,7 @@ class AllOf(AssertSpec):
     value: Annotated[list[Assert], Field(min_length=1)]
 
     def check(self, state: AgentState) -> Finding:
-        failed = [(part.type, found.seen) for part in self.value if not (found := part.check(state)).passed]
+        failed = [(part.type, found.seen) for part in self.value if not (found := part.holds(state)).passed]
         return Finding(not failed, "; ".join(f"{name}: {shorten(seen, 80)}" for name, seen in failed))
 
 
@@ -70,6 +71,7 @@ Assert = Annotated[
     | MaxCalls
     | MaxCostUsd
     | ScratchpadNotEmpty
+    | FileIs
     | AnyOf
     | AllOf,
     Field(discriminator="type"),
@@ -112,16 +114,16 @@ def judged_again(state: AgentState, line: AssertResult) -> bool | None:
         spec = _ASSERT.validate_python({"type": line.type, **fields})
     except ValidationError:
         return None
-    return bool(spec.check(state).passed)
+    return bool(spec.holds(state).passed)
 
 
 def passes_on_nothing(asserts: Sequence[AssertSpec]) -> bool:
     """Whether a run that did nothing at all (no step, no answer) could be called a pass."""
-    return any(all(spec.check(_empty_run(ending)).passed for spec in asserts) for ending in _EMPTY_ENDINGS)
+    return any(all(spec.holds(_empty_run(ending)).passed for spec in asserts) for ending in _EMPTY_ENDINGS)
 
 
 def _line(state: AgentState, spec: AssertSpec) -> AssertResult:
-    found = spec.check(state)
+    found = spec.holds(state)
     fields = spec.model_dump(mode="json", exclude_defaults=True, exclude={"type"})
     alone = fields.keys() == {"value"} and not isinstance(fields["value"], dict)
     expected = fields["value"] if alone else fields

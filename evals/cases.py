@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -21,16 +22,19 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from agent.state import content_hash
-from evals.assert_base import Share, number_due, text_due
+from agent.state import Permission, content_hash
+from evals.assert_base import AssertSpec, Share, number_due, text_due
 from evals.asserts import Assert, passes_on_nothing
 from evals.corpus import corpus_files, find_corpus
 from evals.suite_errors import explain
 from evals.suite_yaml import Document, read_yaml, shown
+from evals.workspaces import checked_name
 
 MAX_TASK = 200_000
 MAX_ID = 200
-NOT_YET = ("turns", "workspace", "now", "approve")
+MAX_TURNS = 50
+MAX_FILES = 100
+MAX_FILE = 200_000
 _NOT_CONTENT = {"id", "tags", "weight", "epochs", "corpus"}
 
 
@@ -41,6 +45,29 @@ def _printable(value: str) -> str:
 
 
 Name = Annotated[str, Field(max_length=MAX_ID), AfterValidator(_printable), BeforeValidator(text_due)]
+
+
+def _file_name(value: str) -> str:
+    try:
+        return checked_name(value)
+    except ValueError as error:
+        raise PydanticCustomError("file_name", "{why}", {"why": str(error)}) from None
+
+
+def _with_zone(value: str) -> str:
+    try:
+        moment = datetime.fromisoformat(value)
+    except ValueError:
+        moment = None
+    if moment is None or moment.utcoffset() is None:
+        raise PydanticCustomError("now", "must be a time with its zone, in quotes (like 2026-03-14T09:26:53+00:00)")
+    return value
+
+
+Turn = Annotated[str, Field(max_length=MAX_TASK), BeforeValidator(text_due)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+FileText = Annotated[str, Field(max_length=MAX_FILE)]
+Now = Annotated[str, AfterValidator(_with_zone), BeforeValidator(text_due)]
 Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
 Above = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(number_due)]
 
@@ -66,15 +93,21 @@ class CaseLimits(_Model):
 class Case(_Model):
     """One task with what it is given and what it is judged by. None leaves a field to the settings or the strategy.
 
-    `corpus` is the resolved folder. `weight` counts in a suite's score, not in a verdict.
+    `turns` are several of the user's in place of one `task`. `corpus` is the resolved folder, `workspace` the files
+    that the run finds in its own, by path, `now` the time that its clock shows. `approve` says by effect or tool what
+    is allowed, asked or denied. `weight` counts in a suite's score, not in a verdict.
     """
 
     id: Name
-    task: Annotated[str, Field(max_length=MAX_TASK), BeforeValidator(text_due)]
+    task: Turn | None = None
+    turns: Annotated[list[Turn], Field(min_length=1, max_length=MAX_TURNS)] | None = None
     strategy: Name | None = None
     toolset: Name | None = None
     tools: Names | None = None
     corpus: Path | None = None
+    workspace: Annotated[dict[FileName, FileText], Field(max_length=MAX_FILES)] = {}
+    now: Now | None = None
+    approve: dict[Name, Permission] = {}
     limits: CaseLimits = CaseLimits()
     epochs: Annotated[int, Field(ge=1, le=100)] = 1
     tags: list[Name] = Field(default=[], max_length=100)
@@ -82,13 +115,20 @@ class Case(_Model):
     weight: Above = 1.0
     asserts: Annotated[list[Assert], Field(min_length=1, max_length=200)]
 
-    @model_validator(mode="before")
+    @property
+    def first_turn(self) -> str:
+        """The user's first turn."""
+        return self.turns[0] if self.turns else self.task or ""
+
+    @property
+    def follow_ups(self) -> tuple[str, ...]:
+        """The user's turns after the first."""
+        return tuple(self.turns[1:]) if self.turns else ()
+
+    @field_validator("task", mode="before")
     @classmethod
-    def _supported(cls, value: Any) -> Any:
-        for name in NOT_YET:
-            if isinstance(value, dict) and name in value:
-                raise PydanticCustomError("not_yet", "{name}", {"name": name})
-        return value
+    def _given(cls, value: object) -> object:
+        return text_due(value)  # a task that stands there and is empty is a mistake, not a case with turns
 
     @field_validator("corpus", mode="before")
     @classmethod
@@ -101,12 +141,33 @@ class Case(_Model):
             raise PydanticCustomError("corpus", "{why}", {"why": str(error)}) from None
 
     @model_validator(mode="after")
+    def _has_turns(self) -> Self:
+        if (self.task is None) == (self.turns is None):
+            raise PydanticCustomError("turns", "needs a task, or turns for a conversation of several; one of the two")
+        turns = 1 + len(self.follow_ups)
+        for place, spec in enumerate(self.asserts, 1):
+            if any(turn > turns for turn in _turns_of(spec)):
+                raise PydanticCustomError(
+                    "assert_turn",
+                    "assert {place} is about turn {turn}, and there are {turns}",
+                    {"place": place, "turn": max(_turns_of(spec)), "turns": turns},
+                )
+        return self
+
+    @model_validator(mode="after")
     def _proves_something(self) -> Self:
         if passes_on_nothing(self.asserts):
             raise PydanticCustomError(
                 "vacuous", "its asserts would pass on an empty run; add one on what must be there"
             )
         return self
+
+
+def _turns_of(spec: AssertSpec) -> list[int]:
+    """The turns that an assert, and those inside it, are about."""
+    inner = getattr(spec, "value", None)
+    parts = [part for part in inner if isinstance(part, AssertSpec)] if isinstance(inner, list) else []
+    return [*([spec.turn] if spec.turn else []), *(turn for part in parts for turn in _turns_of(part))]
 
 
 class Suite(_Model):

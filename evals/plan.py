@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 
 from agent.budget import Limits, Prices
 from agent.config import Settings
 from agent.errors import UsageError
-from agent.state import Sampling
+from agent.guards.approvals import check_rules
+from agent.state import Permission, Sampling
 from agent.strategies.registry import STRATEGIES
 from agent.tools.registry import toolset
 from evals.cases import Case, Suite, case_hash
 
+ASKS_FOR_EVIDENCE = frozenset({"react"})  # strategies whose answers must rest on a tool unless the case says otherwise
 EPOCHS_TEMPERATURE = 0.7  # several epochs at temperature 0 would be the same run several times
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run to be: a task (of a case, where it comes from a suite) with all that was decided for it."""
+    """One run to be: a task (of a case, where it comes from a suite) with all that was decided for it.
+
+    `model` is None for that of the settings. `driven` tells it apart from the other runs of its case: the strategy and
+    the model, where there are several.
+    """
 
     task: str
     strategy: str
@@ -28,8 +35,14 @@ class Plan:
     prices: Prices
     sampling: Sampling
     evidence: bool = True
+    follow_ups: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
     corpus: Path | None = None
+    workspace: Mapping[str, str] = field(default_factory=dict)
+    now: datetime | None = None
+    approve: Mapping[str, Permission] = field(default_factory=dict)
+    model: str | None = None
+    driven: str = ""
     epoch: int = 0
     suite: str | None = None
     case: Case | None = None
@@ -39,42 +52,75 @@ class Plan:
     def label(self) -> str:
         """What a person reads for this run: the case's id, and the epoch where there are several."""
         name = self.case.id if self.case else "task"
+        name = f"{name} ({self.driven})" if self.driven else name
         return f"{name} #{self.epoch + 1}" if self.epoch else name
 
 
-def plan_task(settings: Settings, task: str) -> Plan:
-    """The plan for one task from the command line.
+@dataclass(frozen=True)
+class Ways:
+    """The ways in which every case of a batch is run: each strategy with each model.
+
+    No strategy: each case's own. No model: the settings'.
+    """
+
+    strategies: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+
+    def pairs(self) -> list[tuple[str | None, str | None]]:
+        """(strategy, model), model by model: a server loads each once."""
+        return [(strategy, model) for model in self.models or (None,) for strategy in self.strategies or (None,)]
+
+    def told(self, strategy: str, model: str | None) -> str:
+        """What tells a run apart from those in other ways; nothing where there is but one."""
+        parts = [strategy] if len(self.strategies) > 1 else []
+        return ", ".join([*parts, *([model] if model and len(self.models) > 1 else [])])
+
+
+def plan_task(settings: Settings, task: str, approve: Mapping[str, Permission] | None = None) -> Plan:
+    """The plan for one task from the command line, with what the person allows (see agent/guards/approvals.py).
 
     Raises:
         UsageError: see `check_plan`.
     """
-    plan = _plan(settings, task)
+    plan = _plan(settings, task, settings.strategy, approve or {})
     check_plan(plan, settings, "this task")
     return plan
 
 
-def _plan(settings: Settings, task: str) -> Plan:
+def _plan(settings: Settings, task: str, strategy: str, approve: Mapping[str, Permission]) -> Plan:
     return Plan(
         task=task,
-        strategy=settings.strategy,
+        strategy=strategy,
         toolset=settings.toolset,
         limits=settings.limits(),
         prices=settings.prices(),
         sampling=settings.sampling(),
+        evidence=strategy in ASKS_FOR_EVIDENCE,
+        approve=approve,
     )
 
 
-def plan_suite(settings: Settings, suite: Suite, *, epochs: int | None = None, flags: Iterable[str] = ()) -> list[Plan]:
-    """A plan for every case and epoch, in the suite's order.
+def plan_suite(
+    settings: Settings,
+    suite: Suite,
+    *,
+    epochs: int | None = None,
+    flags: Iterable[str] = (),
+    ways: Ways = Ways(),
+    approve: Mapping[str, Permission] | None = None,
+) -> list[Plan]:
+    """A plan for every way, case and epoch, in the suite's order.
 
     `epochs` stands over a case's own. `flags` names the settings given on the command line, which stand over a
-    case's limits; without a flag the case's own limits stand over the settings.
+    case's limits; without a flag the case's own limits stand over the settings. `approve` are rules from the command
+    line, which stand over a case's.
     """
-    given = frozenset(flags)
+    asked = _Asked(settings, suite, frozenset(flags), ways, approve or {})
     return [
         _epoch(plan, epoch, of=count)
+        for strategy, model in ways.pairs()
         for case in suite.cases
-        for plan, count in [(_plan_case(settings, suite, case, given), epochs or case.epochs)]
+        for plan, count in [(_plan_case(asked, case, strategy, model), epochs or case.epochs)]
         for epoch in range(count)
     ]
 
@@ -86,8 +132,12 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
         UsageError: an unknown strategy, toolset or tool, or a search without anything to search; `where` says whose.
     """
     if plan.strategy not in STRATEGIES:
-        raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; use one of {', '.join(STRATEGIES)}")
+        raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; set STRATEGY to one of {', '.join(STRATEGIES)}")
     offered = [tool.name for tool in toolset(plan.toolset)]
+    try:
+        check_rules(plan.approve, offered)
+    except UsageError as error:
+        raise UsageError(f"{where}: {error}") from None
     for name in plan.tools or ():
         if name not in offered:
             raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
@@ -96,26 +146,43 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
         raise UsageError(f"{where}: SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or ddgs")
 
 
-def _plan_case(settings: Settings, suite: Suite, case: Case, given: frozenset[str]) -> Plan:
-    plan = _plan(settings, case.task)
+@dataclass(frozen=True)
+class _Asked:
+    """What one command asks of all cases of a suite."""
+
+    settings: Settings
+    suite: Suite
+    given: frozenset[str]
+    ways: Ways
+    approve: Mapping[str, Permission]
+
+
+def _plan_case(asked: _Asked, case: Case, strategy: str | None, model: str | None) -> Plan:
+    settings, given = asked.settings, asked.given
+    own = settings.strategy if "strategy" in given else case.strategy or settings.strategy
+    plan = _plan(settings, case.first_turn, strategy or own, {**case.approve, **asked.approve})
     limits, cap = _limits(plan.limits, case, given), case.limits.max_completion_tokens
     sampling = plan.sampling
     if cap is not None and "max_completion_tokens" not in given:
         sampling = sampling.model_copy(update={"max_completion_tokens": cap})
     plan = replace(
         plan,
-        strategy=settings.strategy if "strategy" in given else case.strategy or settings.strategy,
         toolset=settings.toolset if "toolset" in given else case.toolset or settings.toolset,
         tools=tuple(case.tools) if case.tools is not None else None,
         limits=limits,
         sampling=sampling,
-        evidence=True if case.evidence is None else case.evidence,
+        evidence=plan.evidence if case.evidence is None else case.evidence,
+        follow_ups=case.follow_ups,
         corpus=case.corpus,
-        suite=suite.name,
+        workspace=case.workspace,
+        now=datetime.fromisoformat(case.now) if case.now else None,
+        model=model,
+        driven=asked.ways.told(plan.strategy, model),
+        suite=asked.suite.name,
         case=case,
         case_hash=case_hash(case),
     )
-    check_plan(plan, settings, f"{suite.path}: case {case.id!r:.60}")
+    check_plan(plan, settings, f"{asked.suite.path}: case {case.id!r:.60}")
     return plan
 
 

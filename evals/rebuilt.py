@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.llm.backends.base import RawReply
-from agent.llm.bounds import PreviousCall, believable
+from agent.llm.history import Base, History, chargeable
 from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage
 from evals.replies import raw_reply, reply_text
 
@@ -14,29 +14,17 @@ from evals.replies import raw_reply, reply_text
 class Rebuilt:
     """A call with its whole prompt and the text of its reply (None: none could be read).
 
-    `usage` is what may be charged: a count that cannot be is unknown.
-    `before` is the last call before it that was sent: the prompt of one that was not sent leaves no mark.
+    `usage` is what may be charged: a count that cannot be is unknown. `base` is the earlier call that the prompt goes
+    on from by its text, whatever the trace says in `after`.
     """
 
     call: LLMCall
     entry: LedgerEntry
-    before: Rebuilt | None
+    base: Base | None
     prompt: tuple[Message, ...]
     raw: RawReply | None
     reply: str | None
     usage: Usage
-
-    def as_previous(self) -> PreviousCall:
-        """What the bound of the call after it stands on."""
-        counted = self.usage.prompt_tokens
-        return PreviousCall(
-            messages=self.prompt,
-            reply=self.reply,
-            prompt_tokens=self.entry.prompt_tokens_bound if counted is None else counted,
-            completion_tokens=self.usage.completion_tokens,
-            tools_hash=self.call.tools_hash,
-            counted_prompt=counted,
-        )
 
     def failed_at_server(self) -> bool:
         """Whether no reply of the model came back."""
@@ -46,11 +34,30 @@ class Rebuilt:
 def rebuild(state: AgentState) -> list[Rebuilt]:
     """Every call that has a ledger entry, with what it sent. Impossible `carried` values are left to the checks."""
     calls: list[Rebuilt] = []
-    before: Rebuilt | None = None
+    history = History()
     for call, entry in zip(state.calls, state.ledger, strict=False):
-        carried = before.prompt[: max(0, call.carried)] if before else ()
-        prompt = (*carried, *call.appended)
-        usage = believable(call.usage, prompt, before.as_previous() if before else None)
-        calls.append(Rebuilt(call, entry, before, prompt, raw_reply(call), reply_text(call), usage))
-        before = before if entry.settled_as == "refunded" else calls[-1]
+        source = calls[call.after].prompt if call.after is not None and 0 <= call.after < len(calls) else ()
+        prompt = (*source[: max(0, call.carried)], *call.appended)
+        base = history.base(prompt)
+        rebuilt = Rebuilt(
+            call, entry, base, prompt, raw_reply(call), reply_text(call), chargeable(call.usage, prompt, base)
+        )
+        calls.append(rebuilt)
+        _note(history, rebuilt)
     return calls
+
+
+def history_of(calls: list[Rebuilt]) -> History:
+    """What the client would know after these calls."""
+    history = History()
+    for rebuilt in calls:
+        _note(history, rebuilt)
+    return history
+
+
+def _note(history: History, rebuilt: Rebuilt) -> None:
+    if rebuilt.entry.settled_as == "refunded":  # the prompt of a call that was not sent leaves no mark
+        return
+    history.sent(rebuilt.entry.index, rebuilt.prompt, rebuilt.entry, rebuilt.usage, rebuilt.call.tools_hash)
+    if rebuilt.reply is not None:
+        history.replied(rebuilt.reply)

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.errors import ReplayMismatchError, UsageError
+from agent.guards.approvals import Policy
 from agent.journal import NoJournal
 from agent.llm.backends.replay import ReplayBackend
 from agent.llm.client import LLMClient
@@ -21,6 +24,7 @@ from agent.state import AgentState, StepRecord, ToolCall, ToolResult, content_ha
 from agent.strategies.registry import STRATEGIES, make_strategy
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.registry import CheckedCall, ToolRegistry, toolset
+from evals.workspaces import fresh_workspace
 
 SHOWN_CHARS = 160
 
@@ -46,7 +50,8 @@ class RecordedTools(ToolRegistry):
         try:
             return super().validate(call)
         except ToolError:
-            self._next(call)
+            if self._recorded and self._recorded[0][0] == call:
+                self._next(call)
             raise
 
     def run(self, checked: CheckedCall) -> ToolResult:
@@ -66,17 +71,38 @@ class RecordedTools(ToolRegistry):
         return result
 
 
-_NEVER_ASKED = frozenset({"repeated", "answer_only"})
+# What the loop refused by itself: the tools were never asked.
+_NEVER_ASKED = frozenset({"repeated", "answer_only", "skipped", "prompt_bleed", "forbidden", "denied"})
+
+
+def _answers_of(trace: AgentState) -> Approver | None:
+    """What the person said each time, in order; None where nobody could be asked."""
+    said = [approval.verdict for step in trace.steps for approval in step.approvals]
+    if "unanswered" in said or not said:
+        return None
+    answers = iter(said)
+    return lambda _call: next(answers, "denied") == "allowed"
 
 
 def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | None = None) -> Replayed:
-    """Run a trace again. With `live_tools` the tools really run, so that only the model is played back."""
+    """Run a trace again. With `live_tools` the tools really run, so that only the model is played back.
+
+    They find the workspace as the trace holds it; a file whose text it does not hold is missing there.
+    """
     reporter = reporter or SilentReporter()
-    tools = _tools(trace, live=live_tools)
+    if not live_tools:
+        return _played(trace, _tools(trace, live=False), reporter)
+    before = trace.workspace.before if trace.workspace else []
+    with fresh_workspace({file.path: file.text for file in before if file.text is not None}) as workspace:
+        return _played(trace, _tools(trace, live=True, workspace=workspace), reporter)
+
+
+def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Replayed:
     strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
     state = trace.model_copy(
         update={"steps": [], "calls": [], "ledger": [], "scratchpad": [], "replans": 0, "answer": None}
         | {"answer_is_partial": False, "status": "running", "status_reason": "", "error": None, "verdict": None}
+        | {"follow_ups": [], "chosen": None, "tool_faults": {}}
     )
     limits = Limits(trace.limits.max_calls, trace.limits.max_cost_microusd, trace.limits.max_seconds)
     prices = Prices(trace.prices.prompt_microusd_per_1k, trace.prices.completion_microusd_per_1k)
@@ -91,7 +117,8 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     )
     outside = _ended_from_outside(trace)
     try:
-        run_task(Run(state, llm, tools, strategy, reporter))
+        actions = Actions(tools, reporter, Policy(trace.approve), _answers_of(trace))
+        run_task(Run(state, llm, actions, strategy, reporter, iter(trace.follow_ups)))
     except ReplayMismatchError as error:
         if backend.is_finished and outside:
             return Replayed(state, _cut_off(trace, state))
@@ -101,9 +128,10 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     return Replayed(state, _steps_differ(trace.steps, state.steps) or _ends_differ(trace, state))
 
 
-def _tools(trace: AgentState, *, live: bool) -> ToolRegistry:
+def _tools(trace: AgentState, *, live: bool, workspace: Path | None = None) -> ToolRegistry:
     chosen = [tool for tool in toolset(trace.toolset) if tool.name in trace.tools]
-    context = ToolContext(corpus=Path(trace.corpus) if trace.corpus else None)
+    now = datetime.fromisoformat(trace.now) if trace.now else None
+    context = ToolContext(corpus=Path(trace.corpus) if trace.corpus else None, now=now, workspace=workspace)
     if live:
         return ToolRegistry(chosen, context)
     tools = RecordedTools(chosen, context)
@@ -171,8 +199,8 @@ def is_of_this_version(trace: AgentState) -> bool:
     except UsageError:  # a toolset that there is no more
         return False
     strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
-    now = (content_hash(strategy.system_prompt), tools.hash())
-    return now == (trace.system_prompt_hash, trace.tools_hash)
+    now = ([content_hash(text) for text in strategy.system_prompts], tools.hash())
+    return now == (trace.system_prompt_hashes, trace.tools_hash)
 
 
 def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | None:
@@ -186,8 +214,14 @@ def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | No
     return None
 
 
+_COMPARED_AT_THE_END = (
+    *("ledger", "scratchpad", "replans", "follow_ups", "chosen"),
+    *("tool_faults", "answer", "answer_is_partial", "status"),
+)
+
+
 def _ends_differ(trace: AgentState, state: AgentState) -> str | None:
-    for name in ("ledger", "scratchpad", "replans", "answer", "answer_is_partial", "status"):
+    for name in _COMPARED_AT_THE_END:
         if getattr(trace, name) != getattr(state, name):
             return f"after the last step: {name} differs: {_difference(getattr(trace, name), getattr(state, name))}"
     return None

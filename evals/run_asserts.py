@@ -83,7 +83,7 @@ def _same(wanted: Any, seen: Any) -> bool:
 Args = dict[str, Annotated[ArgMatch, BeforeValidator(_operators)]]
 
 
-_NEVER_MADE = frozenset({"repeated", "answer_only"})
+_NEVER_MADE = frozenset({"repeated", "answer_only", "skipped"})
 
 
 def _calls(state: AgentState, names: list[str], args: Args | None) -> Iterator[tuple[ToolCall, ToolResult | None]]:

@@ -12,19 +12,22 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer
 from agent.errors import ShoestringError, StoreError
+from agent.guards.approvals import Policy
 from agent.llm.backends.base import Backend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import Reporter
-from agent.state import AgentState, CallError, ModelInfo, Verdict, content_hash
+from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceRecord, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
 from agent.tools.registry import ToolRegistry, toolset
 from evals.asserts import judge
 from evals.plan import Plan
 from evals.store import TraceStore
+from evals.workspaces import fresh_workspace, listed
 
 log = logging.getLogger("shoestring")
 
@@ -50,7 +53,8 @@ class RunCrashedError(Exception):
 class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
-    `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all.
+    `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all. `approver` asks a
+    person about a call; None where there is nobody to ask.
     """
 
     store: TraceStore
@@ -60,12 +64,13 @@ class Runner:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
+    approver: Approver | None = None
     git_commit: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     _in_use: list[Backend] = field(default_factory=list)
 
-    def run(self, plan: Plan, reporter: Reporter) -> Finished:
-        """One run, judged and written.
+    def run(self, plan: Plan, reporter: Reporter, follow_ups: Iterator[str] | None = None) -> Finished:
+        """One run, judged and written. `follow_ups` gives the user's further turns in place of the plan's.
 
         Raises:
             BackendError: the server does not say which model it serves.
@@ -75,14 +80,21 @@ class Runner:
         backend = self.backend_for(plan)
         self._in_use.append(backend)
         try:
-            return self._run_on(backend, plan, reporter)
+            return self._run_on(backend, plan, reporter, iter(plan.follow_ups) if follow_ups is None else follow_ups)
         finally:
             self._in_use.remove(backend)
 
-    def _run_on(self, backend: Backend, plan: Plan, reporter: Reporter) -> Finished:
-        tools = _tools(plan, ToolContext(plan.corpus, self.search_provider, self.secrets))
+    def _run_on(self, backend: Backend, plan: Plan, reporter: Reporter, follow_ups: Iterator[str]) -> Finished:
+        with fresh_workspace(plan.workspace) as workspace:
+            return self._run_in(workspace, backend, plan, reporter, follow_ups)
+
+    def _run_in(
+        self, workspace: Path, backend: Backend, plan: Plan, reporter: Reporter, turns: Iterator[str]
+    ) -> Finished:
+        context = ToolContext(plan.corpus, self.search_provider, self.secrets, plan.now, workspace)
+        tools = _tools(plan, context)
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
-        state = self._new_state(plan, backend.describe(), tools, strategy.system_prompt)
+        state = self._new_state(plan, backend.describe(), tools, strategy.system_prompts)
         enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch)
         llm = LLMClient(
             backend,
@@ -95,7 +107,8 @@ class Runner:
         )
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
-            run_task(Run(state, llm, tools, strategy, reporter))
+            actions = Actions(tools, reporter, Policy(plan.approve), self.approver)
+            _drive(Run(state, llm, actions, strategy, reporter, turns), workspace)
         except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
             self._last_words(plan, state, error)
             raise
@@ -176,7 +189,9 @@ class Runner:
         self.store.run_finished(state)
         return Finished(plan, state, trace)
 
-    def _new_state(self, plan: Plan, model: ModelInfo, tools: ToolRegistry, system_prompt: str) -> AgentState:
+    def _new_state(
+        self, plan: Plan, model: ModelInfo, tools: ToolRegistry, system_prompts: Sequence[str]
+    ) -> AgentState:
         return AgentState(
             run_id=uuid.uuid4().hex,
             batch_id=self.batch_id,
@@ -189,17 +204,30 @@ class Runner:
             toolset=plan.toolset,
             tools=list(tools.names),
             corpus=str(plan.corpus) if plan.corpus else None,
+            now=plan.now.isoformat() if plan.now else None,
+            approve=dict(plan.approve),
             evidence=plan.evidence,
             model=model,
             sampling=plan.sampling,
             limits=plan.limits.record(),
             batch_limits=self.batch.limits.record() if self.batch else None,
             prices=plan.prices.record(),
-            system_prompt_hash=content_hash(system_prompt),
+            system_prompt_hashes=[content_hash(text) for text in system_prompts],
             tools_hash=tools.hash(),
             git_commit=self.git_commit,
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
+
+
+def _drive(run: Run, workspace: Path) -> None:
+    """The run, and what it found and left in its workspace, however it ends."""
+    before = listed(workspace)
+    try:
+        run_task(run)
+    finally:
+        after = listed(workspace)
+        if before or after:
+            run.state.workspace = WorkspaceRecord(before=before, after=after)
 
 
 def _tools(plan: Plan, context: ToolContext) -> ToolRegistry:

@@ -43,8 +43,7 @@ def explain(error: ValidationError, document: Document, place: int, value: Any, 
 
 
 def _path(document: Document, place: int, details: ErrorDetails) -> tuple[str | int, ...]:
-    extra = (details["msg"],) if details["type"] == "not_yet" else ()
-    return document.known(("cases", place, *details["loc"], *extra))
+    return document.known(("cases", place, *details["loc"]))
 
 
 def _say(details: ErrorDetails, path: tuple[str | int, ...], where: str, case: type[BaseModel]) -> str:
@@ -52,8 +51,6 @@ def _say(details: ErrorDetails, path: tuple[str | int, ...], where: str, case: t
     field = next((str(key) for key in reversed(path[2:]) if isinstance(key, str)), "")
     if kind == "extra_forbidden":
         return f"unknown field {shown(field)} in {where}; {_suggest(field, _known_fields(loc, case))}"
-    if kind == "not_yet":
-        return f"the field {shown(field)} in {where} is not supported yet; remove it"
     if kind == "missing":
         assert_type = next((f"the assert {key} of " for key in loc[-2:-1] if key in ASSERT_CLASSES), "")
         return f"{assert_type}{where} lacks the field {shown(str(loc[-1]))}"

@@ -116,12 +116,32 @@ def load(path: Path) -> AgentState:
             f"{path}: has trace schema {version}, and this Shoestring reads up to {SCHEMA_VERSION}; update it"
         )
     try:
-        return AgentState.model_validate(data)
+        return AgentState.model_validate(_upgraded(data) if version == 1 else data)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise UsageError(f"{path}: is not a valid trace: {place}: {fault['msg']}{more}; restore or remove it") from None
+
+
+def _upgraded(data: dict[str, Any]) -> dict[str, Any]:
+    """A trace of schema 1 in today's form: there each prompt went on from the last call that was sent."""
+    new = {**data, "schema_version": SCHEMA_VERSION}
+    known = new.pop("system_prompt_hash", None)
+    new["system_prompt_hashes"] = [known] if known is not None else []
+    calls, ledger = new.get("calls"), new.get("ledger")
+    if not isinstance(calls, list) or not isinstance(ledger, list):
+        return new  # the schema says what is wrong with it
+    last: int | None = None
+    new["calls"] = []
+    for place, call in enumerate(calls):
+        if not isinstance(call, dict):
+            return data
+        new["calls"].append({**call, "after": last if call.get("carried") else None})
+        entry = ledger[place] if place < len(ledger) else None
+        if isinstance(entry, dict) and entry.get("settled_as") != "refunded":
+            last = place
+    return new
 
 
 def load_all(folder: Path, batch: str | None = None) -> list[AgentState]:

@@ -20,13 +20,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import UsageError
-from agent.state import AgentState, CallError, StepRecord
+from agent.state import AgentState
 from evals.asserts import judged_again
 from evals.replay import is_of_this_version, replay, why_not
 from evals.traces import load, trace_paths
 from evals.verify_ending import ending_faults
 from evals.verify_history import history_faults
 from evals.verify_ledger import ledger_faults
+from evals.verify_steps import shortened, step_faults
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Checked:
 
 def verify(state: AgentState) -> list[str]:
     """The promises that a run broke, one line each; empty where it kept them all."""
-    checks = (_shape, _steps, ledger_faults, history_faults, ending_faults, _verdict)
+    checks = (_shape, step_faults, ledger_faults, history_faults, ending_faults, _verdict)
     faults = [line for check in checks for line in check(state)]
     if not faults and not_replayed(state) is None and (difference := replay(state).difference):
         faults = [f"replayed: {difference}"]
@@ -92,7 +93,7 @@ def _shape(state: AgentState) -> Iterator[str]:
     for name, records in (("calls", state.calls), ("ledger", state.ledger), ("steps", state.steps)):
         indexes = [record.index for record in records]
         if indexes != list(range(len(indexes))):
-            yield f"{name}: indexes are {_shortened(indexes)}, not 0 to {len(indexes) - 1}"
+            yield f"{name}: indexes are {shortened(indexes)}, not 0 to {len(indexes) - 1}"
     unsettled = [entry.index for entry in state.ledger if entry.settled_as == "open"]
     if unsettled and not _was_cut_short(state, unsettled):
         yield f"ledger[{unsettled[0]}]: was never settled"
@@ -112,53 +113,6 @@ def _was_cut_short(state: AgentState, unsettled: list[int]) -> bool:
     """A stop, or a fault of ours, may fall between a reservation and its settlement: once, at the end."""
     stopped = state.status == "cancelled" or (state.error is not None and state.error.fault == "harness")
     return stopped and unsettled == [len(state.ledger) - 1]
-
-
-def _shortened(indexes: list[int]) -> str:
-    return ", ".join(map(str, indexes[:20])) + (", ..." if len(indexes) > 20 else "")
-
-
-def _steps(state: AgentState) -> Iterator[str]:
-    """Steps share out all calls in order; each action that was executed has its result; replans are those of guards."""
-    made = [call for step in state.steps for call in step.calls]
-    if made != list(range(len(state.calls))) and not _last_step_is_missing(state, made):
-        yield f"steps: their calls are {_shortened(made)}, and the run has {len(state.calls)}"
-    for place, step in enumerate(state.steps):
-        yield from _step(state, place, step)
-    replans = sum(event.guard == "replan" for step in state.steps for event in step.guards)
-    if state.replans != replans:
-        yield f"replans: {state.replans}, and the guards of the steps show {replans}"
-    if not 0 <= state.seconds < math.inf:
-        yield "seconds: is no duration"
-
-
-def _last_step_is_missing(state: AgentState, made: list[int]) -> bool:
-    """A person's stop may fall after a step's calls and before the step itself was noted."""
-    left = state.calls[len(made) :]
-    in_order = made == list(range(len(made)))
-    return state.status == "cancelled" and in_order and all(call.step == len(state.steps) for call in left)
-
-
-def _step(state: AgentState, place: int, step: StepRecord) -> Iterator[str]:
-    is_last = place == len(state.steps) - 1
-    if any(call < len(state.calls) and state.calls[call].step != place for call in step.calls if call >= 0):
-        yield f"steps[{place}]: names a call that says it belongs to another step"
-    if len(step.results) != len(step.actions) and not (is_last and _may_lack_results(state)):
-        yield f"steps[{place}]: {len(step.actions)} actions and {len(step.results)} results"
-    if (step.answer is not None or step.actions) and _last_error(state, step) is not None:
-        yield f"steps[{place}]: holds what the model decided, and its last call failed"
-    if step.answer is not None and not is_last:
-        yield f"steps[{place}]: gave the answer, and the run went on"
-
-
-def _last_error(state: AgentState, step: StepRecord) -> CallError | None:
-    last = step.calls[-1] if step.calls else -1
-    return state.calls[last].error if 0 <= last < len(state.calls) else None
-
-
-def _may_lack_results(state: AgentState) -> bool:
-    harness = state.error is not None and state.error.fault == "harness"
-    return harness or state.status in ("cancelled", "confirmation_required")
 
 
 def _verdict(state: AgentState) -> Iterator[str]:

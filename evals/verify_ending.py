@@ -10,14 +10,15 @@ from agent.llm.bounds import grown_bound
 from agent.prompts.budget_line import BudgetLeft
 from agent.prompts.react import observation_message
 from agent.state import AgentState, Message
-from agent.strategies.react import NO_REPLY
-from evals.rebuilt import rebuild
+from agent.strategies.react import NO_REPLY, React
+from evals.rebuilt import history_of, rebuild
 from evals.verify_ledger import DEADLINE_SLACK
 
 
 def ending_faults(state: AgentState) -> Iterator[str]:
     """The status is the one that the steps, the ledger and the clock lead to."""
-    answer = state.steps[-1].answer if state.steps else None
+    last = state.steps[-1] if state.steps else None
+    answer = last.answer if last is not None and last.turn == state.turn else None
     if state.status == "completed":
         if answer is None or state.answer != answer or state.answer_is_partial:
             yield "status: completed, and the last step gave no such answer"
@@ -109,12 +110,16 @@ def _next_prompt_bound(state: AgentState, left: int) -> int | None:
         return None
     if calls[-1].failed_at_server():  # what was refused was a retry, or the same question put as the last one
         return None
+    if state.strategy != React.name:  # what another strategy would have sent next only the replay knows
+        return None
     limits, last = state.limits, calls[-1]
     calls_left = None if limits.max_calls is None else limits.max_calls - state.calls_used
     budget = BudgetLeft(calls_left, limits.max_calls, max(0, left), limits.max_cost_microusd, limits.max_seconds)
     tail = Message(role="user", content=observation_message(step, budget, answer_only=True))
     reply = Message(role="assistant", content=last.reply or NO_REPLY)
-    grown = grown_bound([*last.prompt, reply, tail], last.as_previous(), last.call.tools_hash)
+    prompt = (*last.prompt, reply, tail)
+    base = history_of(calls).base(prompt)
+    grown = grown_bound(prompt, base.call, last.call.tools_hash) if base else None
     return grown.tokens if grown else None
 
 
@@ -122,6 +127,12 @@ def _looped(state: AgentState) -> Iterator[str]:
     last = state.steps[-1].guards if state.steps else []
     if state.replans <= MAX_REPLANS or not any(event.guard == "replan" for event in last):
         yield f"status: loop_detected, and there are only {state.replans} replans, or none in the last step"
+
+
+def _unconfirmed(state: AgentState) -> Iterator[str]:
+    last = state.steps[-1].approvals if state.steps else []
+    if not any(approval.verdict == "unanswered" for approval in last):
+        yield "status: confirmation_required, and no action of the last step waits for a person"
 
 
 def _timed_out(state: AgentState) -> Iterator[str]:
@@ -136,4 +147,5 @@ _ENDINGS = {
     "error": _failed,
     "loop_detected": _looped,
     "timeout": _timed_out,
+    "confirmation_required": _unconfirmed,
 }

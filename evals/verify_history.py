@@ -17,6 +17,7 @@ from agent.state import AgentState, LLMCall, Usage, content_hash
 from agent.strategies.react import NO_REPLY
 from evals.rebuilt import Rebuilt, rebuild
 
+ONE_CONVERSATION = frozenset({"react"})
 # What servers write into every reply and never twice the same: Ollama's and /v1's time, /v1's id.
 _STAMPS = ('"created_at":', '"created":')
 
@@ -33,10 +34,8 @@ def history_faults(state: AgentState) -> Iterator[str]:
             yield f"calls[{place}]: its raw reply, with the server's own stamp, is that of an earlier call"
         if any(stamp in rebuilt.call.raw for stamp in _STAMPS):
             stamps.add(rebuilt.call.raw)
-        if not 0 <= rebuilt.call.carried <= (len(rebuilt.before.prompt) if rebuilt.before else 0):
-            yield f"calls[{place}]: carries {rebuilt.call.carried} messages of a prompt that has fewer"
-            return
-        yield from _continuation(place, rebuilt, last)
+        yield from _base_faults(place, rebuilt)
+        yield from _continuation(state, place, rebuilt, last)
         yield from _prompt_faults(state, place, rebuilt)
         yield from _bound_faults(place, rebuilt)
         last = rebuilt
@@ -77,15 +76,33 @@ def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[s
 # -- a call and the one before it -------------------------------------------------------------------------------------
 
 
-def _continuation(place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
-    """A call opens the conversation, sends the same again, or goes on from the reply before it."""
-    call, roles = rebuilt.call, [message.role for message in rebuilt.call.appended]
+def _base_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
+    """What a prompt says that it carried over is all that it has in common with an earlier one."""
+    call, base = rebuilt.call, rebuilt.base
+    said, found = (call.after, call.carried), (base.index, base.carried) if base else (None, 0)
+    if said != found:
+        yield f"calls[{place}]: carries {said[1]} messages of call {said[0]}; its prompt has {found[1]} of {found[0]}"
+
+
+def _continuation(state: AgentState, place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
+    """A call opens a conversation, sends the same again, or goes on from what came before it.
+
+    Where a strategy holds one conversation, each reply must stand in the next prompt; with several, the replay shows
+    that every prompt is the one that the replies before it lead to.
+    """
     if last is None:
-        if roles != ["system", "user"] or call.attempt != 0:
-            yield f"calls[{place}]: is the first, and its prompt is not one system and one user message"
-    elif call.attempt > 0:
+        if rebuilt.call.attempt != 0 or [message.role for message in rebuilt.prompt[:2]] != ["system", "user"]:
+            yield f"calls[{place}]: is the first, and its prompt does not open with one system and one user message"
+    elif rebuilt.call.attempt > 0:
         yield from _retry(place, rebuilt, last)
-    elif last.failed_at_server():
+    elif state.strategy in ONE_CONVERSATION:
+        yield from _goes_on(place, rebuilt, last)
+
+
+def _goes_on(place: int, rebuilt: Rebuilt, last: Rebuilt) -> Iterator[str]:
+    """One conversation: the reply and one user message are appended to the prompt before."""
+    call, roles = rebuilt.call, [message.role for message in rebuilt.call.appended]
+    if last.failed_at_server():
         # Nothing came back, and what is left no longer pays for an action: the last message asks for an answer instead.
         never_sent, kept = last.entry.settled_as == "refunded", len(last.prompt) - 1
         if never_sent or call.step != last.call.step or call.carried != kept or roles != ["user"]:
@@ -114,13 +131,14 @@ def _prompt_faults(state: AgentState, place: int, rebuilt: Rebuilt) -> Iterator[
     if not prompt:
         yield f"calls[{place}]: has an empty prompt"
         return
-    if place == 0 and state.system_prompt_hash not in (None, content_hash(prompt[0].content)):
-        yield "system_prompt_hash: is not that of the first message"
-    if place == 0 and state.task not in prompt[-1].content:
+    if state.system_prompt_hashes and content_hash(prompt[0].content) not in state.system_prompt_hashes:
+        yield f"calls[{place}]: system_prompt_hashes has none for its first message"
+    if place == 0 and not state.follow_ups and state.task not in "\n".join(message.content for message in prompt):
         yield "task: does not stand in the first prompt"
-    if rebuilt.call.attempt > 0:
-        return  # the message was written before the first attempt, and is sent again as it was
-    told = parse_budget_line(prompt[-1].content)
+    last_heard = next((m for m in reversed(prompt) if m.role in ("user", "tool")), prompt[-1])
+    if rebuilt.call.attempt > 0 or not any(message is last_heard for message in rebuilt.call.appended):
+        return  # the message was written before an earlier call, and is sent again as it was
+    told = parse_budget_line(last_heard.content)
     if told is None:
         yield f"calls[{place}]: its prompt does not end with the budget that is left"
     elif told != (left := _left(state, place)):
@@ -149,9 +167,9 @@ def _words(left: BudgetLeft) -> str:
 
 def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
     """A bound that rests on what the trace holds is worked out again. Tool schemas are not in it, only their hash."""
-    call, entry, before, prompt = rebuilt.call, rebuilt.entry, rebuilt.before, rebuilt.prompt
+    call, entry, base, prompt = rebuilt.call, rebuilt.entry, rebuilt.base, rebuilt.prompt
     if entry.bound_kind == "grown":
-        grown = grown_bound(prompt, before.as_previous(), call.tools_hash) if before else None
+        grown = grown_bound(prompt, base.call, call.tools_hash) if base else None
         expected = grown.tokens if grown else None
     elif entry.bound_kind == "sent_bytes" and call.tools_hash is None:
         expected = sent_bytes_bound(prompt).tokens

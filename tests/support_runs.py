@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.errors import BackendError
+from agent.guards.approvals import Policy
 from agent.journal import Journal, NoJournal
 from agent.llm.backends.base import Backend, ChatRequest
 from agent.llm.backends.scripted import BYTES_PER_TOKEN, Script, ScriptedBackend, ScriptedReply
@@ -16,7 +19,7 @@ from agent.llm.bounds import message_bytes
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import SilentReporter
-from agent.state import AgentState, Sampling, content_hash
+from agent.state import AgentState, Permission, Sampling, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
 from agent.tools.registry import ToolRegistry, toolset
@@ -72,15 +75,25 @@ def new_run(
     corpus: Path | None = None,
     max_completion_tokens: int = 512,
     num_ctx: int = 8192,
+    strategy_name: str = "react",
+    tools_named: str = "core",
+    follow_ups: Sequence[str] = (),
+    approve: Mapping[str, Permission] | None = None,
+    approver: Approver | None = None,
+    now: datetime | None = None,
+    workspace: Path | None = None,
 ) -> Run:
     """A run that is ready to start."""
     backend = _backend(script)
-    tools = ToolRegistry(toolset("core"), ToolContext(corpus=corpus))
-    strategy = make_strategy("react", tools, max_completion_tokens)
+    tools = ToolRegistry(toolset(tools_named), ToolContext(corpus=corpus, now=now, workspace=workspace))
+    strategy = make_strategy(strategy_name, tools, max_completion_tokens)
     state = AgentState(
         run_id="run-1",
         task=task,
-        strategy="react",
+        strategy=strategy_name,
+        toolset=tools_named,
+        approve=dict(approve or {}),
+        now=now.isoformat() if now else None,
         tools=list(tools.names),
         corpus=str(corpus) if corpus else None,
         evidence=evidence,
@@ -89,7 +102,7 @@ def new_run(
         limits=limits.record(),
         batch_limits=parent.limits.record() if parent else None,
         prices=PRICES.record(),
-        system_prompt_hash=content_hash(strategy.system_prompt),
+        system_prompt_hashes=[content_hash(text) for text in strategy.system_prompts],
         tools_hash=tools.hash(),
         started_at="2026-01-05T10:00:00.000+00:00",
     )
@@ -98,7 +111,8 @@ def new_run(
     llm = LLMClient(
         backend, enforcer, state, journal=journal or NoJournal(), reporter=reporter, sleep=lambda _seconds: None
     )
-    return Run(state, llm, tools, strategy, reporter)
+    actions = Actions(tools, reporter, Policy(state.approve), approver)
+    return Run(state, llm, actions, strategy, reporter, iter(follow_ups))
 
 
 def run_script(script: Backend | Script | Sequence[ScriptedReply | str], **more: Any) -> AgentState:

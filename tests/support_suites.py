@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from agent.state import (
     ToolCall,
     ToolResult,
     Verdict,
+    WorkspaceFile,
+    WorkspaceRecord,
 )
 from evals.assert_base import AssertSpec
 from evals.asserts import Assert, judge
@@ -64,6 +67,20 @@ def run(
         status=status,
         error=error,
     )
+
+
+def with_files(state: AgentState, before: Mapping[str, str], after: Mapping[str, str]) -> AgentState:
+    """The run with these texts in its workspace, by path, when it began and when it ended."""
+    state.workspace = WorkspaceRecord(before=_files(before), after=_files(after))
+    return state
+
+
+def _files(texts: Mapping[str, str]) -> list[WorkspaceFile]:
+    data = {path: text.encode() for path, text in texts.items()}
+    return [
+        WorkspaceFile(path=path, size=len(data[path]), sha256=hashlib.sha256(data[path]).hexdigest(), text=text)
+        for path, text in texts.items()
+    ]
 
 
 def spec(**fields: Any) -> AssertSpec:

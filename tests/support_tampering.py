@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from agent.state import AgentState, AssertResult, CallError, Verdict
+from agent.state import AgentState, Approval, AssertResult, CallError, Verdict
 
 Tamper = Callable[[AgentState], object]
 
@@ -151,6 +151,27 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     "budget line removed": ("completed", set_to("calls.1.appended.1.content", "x"), "does not end with the budget"),
     "task changed": ("completed", set_to("task", "another"), "task: does not stand in the first prompt"),
     "system prompt changed": ("completed", set_to("calls.0.appended.0.content", "x"), "system_prompt_hash"),
+    "base changed": ("completed", set_to("calls.2.after", 0), "calls[2]: carries"),
+    "base removed": ("completed", set_to("calls.2.after", None), "calls[2]: "),
+    "turn skipped": ("two_turns", set_to("follow_ups", ["a", "b"]), "the last step gave no such answer"),
+    "turn changed": ("two_turns", set_to("steps.3.turn", 0), "steps: their turns are 0, 0, 1, 0"),
+    "answer given early": ("two_turns", set_to("steps.2.answer", "336"), "gave the answer, and the turn went on"),
+    "turn invented": ("completed", set_to("steps.3.turn", 1), "the user had 1"),
+    "follow-up changed": ("two_turns", set_to("follow_ups", ["Now divide that by 8."]), "replayed: "),
+    "person's word changed": ("denied", set_to("steps.0.approvals.0.verdict", "allowed"), "its result says otherwise"),
+    "person's word invented": (
+        "completed",
+        set_to("steps.0.approvals", [Approval(action=3, verdict="allowed")]),
+        "an approval of action 3",
+    ),
+    "person's silence passed over": (
+        "allowed",
+        set_to("steps.0.approvals.0.verdict", "unanswered"),
+        "waits for a person, and the run went on",
+    ),
+    "waits for nobody": ("unconfirmed", set_to("steps.0.approvals", []), "no action of the last step waits"),
+    "policy loosened": ("unconfirmed", set_to("approve", {}), "replayed: "),
+    "tool faults changed": ("completed", set_to("tool_faults", {"in_text": 1}), "tool_faults: "),
     "seed changed": ("completed", set_to("calls.1.seed", 8), "calls[1]: temperature, seed or num_ctx"),
     "error hidden": ("server_failed", set_to("calls.2.error", None), "calls[2]: error is None"),
     "error invented": (

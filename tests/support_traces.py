@@ -48,6 +48,19 @@ _RUNS: dict[str, Callable[[], AgentState]] = {
     "interrupted": lambda: run_script(_interrupted),
     "window_full": lambda: run_script(CountingBackend([act(f"{n}+1") for n in range(9)]), num_ctx=900),
     "count_failed": lambda: run_script(CountingBackend([act("1+1"), act("2+1")], fails_at=2)),
+    "two_turns": lambda: run_script(
+        [act("6*7"), answer("42"), act("42*8"), answer("336")], follow_ups=["Now multiply that by 8."]
+    ),
+    "ended_in_its_second_turn": lambda: run_script(
+        [act("6*7"), answer("42"), *_acts(9)], follow_ups=["Now multiply that by 8."], limits=Limits(4, 200_000)
+    ),
+    "unconfirmed": lambda: run_script([act("6*7")], approve={"calculate_math": "ask"}),
+    "denied": lambda: run_script(
+        [act("6*7"), answer("no")], approve={"read": "ask"}, approver=lambda _call: False, evidence=False
+    ),
+    "allowed": lambda: run_script([act("6*7"), answer("42")], approve={"read": "ask"}, approver=lambda _call: True),
+    "forbidden": lambda: run_script([act("6*7"), answer("no")], approve={"read": "deny"}, evidence=False),
+    "bled": lambda: run_script([act("The expression to evaluate"), act("6*7"), answer("42")]),
     "cut_prompt": lambda: run_script(CountingBackend([act("1"), ScriptedReply(act("2"), prompt_tokens=100)])),
 }
 GENUINE = tuple(_RUNS)

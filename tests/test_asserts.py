@@ -14,7 +14,7 @@ from agent.state import CallError
 from evals.asserts import ASSERT_CLASSES, judge, passes_on_nothing
 from evals.embedded_json import find_json
 from evals.patterns import MAX_TEXT
-from tests.support_suites import holds, run, spec, verdict
+from tests.support_suites import holds, run, spec, verdict, with_files
 
 SEARCH = ("web_search", {"query": "grains of sand"}, "1. Sand: about 7.5 x 10^18 grains")
 CALC = ("calculate_math", {"expression": "2 + 2"}, "4")
@@ -35,6 +35,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "max_calls": {"value": 2},
     "max_cost_usd": {"value": 0.2},
     "scratchpad_not_empty": {},
+    "file": {"path": "notes.txt", "equals": "hello"},
     "any_of": {"value": [{"type": "answer_number", "value": 4}, {"type": "answer_equals", "value": "x"}]},
     "all_of": {"value": [{"type": "answer_number", "value": 4}, {"type": "max_calls", "value": 2}]},
 }
@@ -194,11 +195,59 @@ def test_composition() -> None:
     assert holds(run("4 5"), type="all_of", value=[five, {"type": "any_of", "value": [four]}])
 
 
+def test_a_file_is_judged_by_what_the_trace_holds_of_it() -> None:
+    state = with_files(run("done"), {"a.txt": "one\n", "b.txt": "two"}, {"a.txt": "one\n", "b.txt": "TWO and three"})
+    assert holds(state, type="file", path="b.txt", contains=["two", "three"], not_contains="four", regex="^TWO")
+    assert not holds(state, type="file", path="b.txt", equals="two and three")
+    assert not holds(state, type="file", path="b.txt", regex="^two")
+    assert holds(state, type="file", path="a.txt", equals="one", unchanged=True)
+    assert not holds(state, type="file", path="b.txt", unchanged=True)
+    assert holds(state, type="file", path="c.txt", absent=True)
+    assert not holds(state, type="file", path="a.txt", absent=True)
+    assert not holds(state, type="file", path="c.txt")
+    assert not holds(run("done"), type="file", path="c.txt"), "a run without a record of its files"
+    assert holds(run("done"), type="file", path="c.txt", absent=True)
+
+
+def test_a_file_whose_text_is_not_kept_meets_no_demand_on_it() -> None:
+    state = with_files(run("done"), {}, {"a.txt": "one"})
+    assert state.workspace is not None
+    state.workspace.after[0].text = None
+    assert holds(state, type="file", path="a.txt")
+    assert not holds(state, type="file", path="a.txt", contains="one")
+
+
+def test_an_absent_file_can_have_no_text() -> None:
+    with pytest.raises(ValidationError):
+        spec(type="file", path="a.txt", absent=True, equals="one")
+
+
+def test_one_turn_is_judged_by_its_own_steps_calls_and_answer() -> None:
+    state = run("20", ("calculate_math", {"expression": "2 + 2"}, "4"), ("clock", {}, "noon"), settled=[1, 2])
+    first, second = state.steps
+    first.calls, first.answer, second.calls, second.turn, second.answer = [0], "4", [1], 1, "20"
+    state.follow_ups = ["and now?"]
+    assert holds(state, type="answer_number", value=4, turn=1)
+    assert holds(state, type="answer_number", value=20, turn=2)
+    assert not holds(state, type="answer_number", value=4)
+    assert holds(state, type="tool_not_called", value="calculate_math", turn=2)
+    assert not holds(state, type="tool_called", value="clock", turn=1)
+    assert holds(state, type="max_calls", value=1, turn=1)
+    assert not holds(state, type="max_calls", value=1)
+    assert holds(state, type="any_of", value=[{"type": "answer_number", "value": 4, "turn": 1}])
+
+
+def test_a_turn_that_never_came_has_no_answer() -> None:
+    state = run(None, status="budget_exhausted")
+    assert not holds(state, type="answer_contains", value="4", turn=2)
+    assert not holds(state, type="status", value="completed", turn=2)
+
+
 # -- verdicts -----------------------------------------------------------------------------------------------------
 
 
 def test_every_assert_type_has_an_example_that_a_good_run_passes() -> None:
-    good = run("4", CALC, notes=["calculate_math: 4"], settled=[1000])
+    good = with_files(run("4", CALC, notes=["calculate_math: 4"], settled=[1000]), {}, {"notes.txt": "hello\n"})
     good_json = good.model_copy(update={"answer": '{"a": 4}'})
     assert EXAMPLES.keys() == ASSERT_CLASSES.keys()
     for name, fields in EXAMPLES.items():

@@ -53,7 +53,7 @@ def test_there_are_five_hermetic_cases_within_the_default_budget() -> None:
         assert case.corpus == CORPUS, "a search must never leave the machine"
         assert (case.limits.max_calls, case.limits.max_cost_usd) == (None, None)
         assert not passes_on_nothing(case.asserts)
-        assert "\n" not in case.task
+        assert "\n" not in case.first_turn
 
 
 @pytest.mark.parametrize("status", ["budget_exhausted", "loop_detected", "timeout"])
@@ -200,7 +200,7 @@ def test_a_stop_on_the_way_or_a_search_that_did_not_show_the_place_fails() -> No
 
 def rows() -> list[dict[str, Any]]:
     """The answer as the corpus has it."""
-    asked = cases()["fifteen-countries"].task.partition(": ")[2].partition(".")[0].split(", ")
+    asked = cases()["fifteen-countries"].first_turn.partition(": ")[2].partition(".")[0].split(", ")
     return [row for name in asked if (row := _row(name))]
 
 

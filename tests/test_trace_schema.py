@@ -38,7 +38,7 @@ def test_every_kind_of_trace_fits_it(kind: str, schema: Draft202012Validator, tm
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("schema_version", 2), ("status", "fine"), ("steps", {}), ("surprise", 1), ("limits", {"max_calls": 1})],
+    [("schema_version", 3), ("status", "fine"), ("steps", {}), ("surprise", 1), ("limits", {"max_calls": 1})],
 )
 def test_it_refuses_what_is_no_trace(field: str, value: object, schema: Draft202012Validator, tmp_path: Path) -> None:
     document = written("completed", tmp_path) | {field: value}

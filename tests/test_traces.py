@@ -13,6 +13,7 @@ from agent.errors import UsageError
 from agent.state import SCHEMA_VERSION
 from evals.store import TraceStore
 from evals.traces import load, load_all, slug, trace_name
+from evals.verify import verify
 from tests.support_store import store
 from tests.support_traces import GENUINE, genuine, judged
 
@@ -128,3 +129,17 @@ def test_a_surprising_field_is_refused(tmp_path: Path) -> None:
     path.write_text(json.dumps(genuine("completed").model_dump() | {"surprise": 1}))
     with pytest.raises(UsageError, match="surprise: Extra inputs are not permitted"):
         load(path)
+
+
+@pytest.mark.parametrize("kind", ["completed", "retried", "refused_connection", "unreadable_replies"])
+def test_a_trace_of_schema_1_is_read_and_still_verifies(kind: str, tmp_path: Path) -> None:
+    document = json.loads(genuine(kind).model_dump_json())
+    (known,) = document.pop("system_prompt_hashes")
+    for field in ("follow_ups", "chosen", "now", "workspace", "approve", "tool_faults"):
+        document.pop(field)
+    for call in document["calls"]:
+        for field in ("after", "phase", "continues", "stop"):
+            call.pop(field)
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(document | {"schema_version": 1, "system_prompt_hash": known}))
+    assert verify(load(path)) == []

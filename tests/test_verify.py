@@ -45,6 +45,7 @@ def test_the_genuine_traces_show_every_way_of_settling_and_every_end_of_this_ver
         "loop_detected",
         "error",
         "cancelled",
+        "confirmation_required",
     }
 
 

@@ -28,7 +28,7 @@ class Reflection:
 
         Raises nothing; when `is_stuck` is true afterwards the run should end.
         """
-        repeated = any(event.guard == "identical_call" for event in step.guards)
+        repeated = any(event.guard in ("identical_call", "similar_call") for event in step.guards)
         if made_progress(step):
             self.setbacks = self.replans_without_progress = 0
             return self._replan(notices.REPLAN_STUCK) if step.progress_check == "stuck" else None

@@ -79,16 +79,21 @@ def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash:
         return None
     if previous.prompt_tokens * MOST_BYTES_PER_TOKEN < sum(map(message_bytes, previous.messages)):
         return None
-    tokens = previous.prompt_tokens
-    for place, message in enumerate(messages[carried:]):
-        is_reply = place == 0 and message.role == "assistant" and message.content == previous.reply
-        is_reply_alone = is_reply and not message.tool_calls and REPLACEMENT not in message.content
-        size, counted = message_bytes(message), previous.completion_tokens
-        if is_reply_alone and counted is not None and size <= counted * MOST_REPLY_BYTES_PER_TOKEN:
-            tokens += counted + MESSAGE_ALLOWANCE
-        else:
-            tokens += size + MESSAGE_ALLOWANCE
+    added = messages[carried:]
+    tokens = previous.prompt_tokens + sum(message_bytes(message) + MESSAGE_ALLOWANCE for message in added)
+    if added and (reply := _counted_reply(added[0], previous)) is not None:
+        tokens -= len(reply.encode("utf-8", "surrogatepass")) - (previous.completion_tokens or 0)
     return Bound(tokens, "grown")
+
+
+def _counted_reply(message: Message, previous: PreviousCall) -> str | None:
+    """The previous reply where `message` holds it (alone, or as thinking between its marks) and its count is sound."""
+    reply, counted = previous.reply, previous.completion_tokens
+    if not reply or counted is None or message.role != "assistant" or reply not in message.content:
+        return None
+    size = len(reply.encode("utf-8", "surrogatepass"))
+    is_sound = REPLACEMENT not in reply and counted <= size <= counted * MOST_REPLY_BYTES_PER_TOKEN
+    return reply if is_sound else None
 
 
 def believable(usage: Usage, messages: Sequence[Message], previous: PreviousCall | None) -> Usage:

@@ -17,8 +17,8 @@ from agent.errors import BackendError, BudgetExceededError, CancelledRunError, M
 from agent.journal import Journal
 from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
 from agent.llm.bounds import Bound
-from agent.llm.conversation import Conversation
 from agent.llm.envelopes import usage_of
+from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
 from agent.llm.replies import Reply, read_reply
 from agent.prompts.budget_line import BudgetLeft
@@ -30,17 +30,29 @@ RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error"
 BACK_OFF_SECONDS = 0.5  # doubled at each further try
 # A strategy checks the fields of a constrained reply itself, so that the model is told which one is wrong.
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
+ANY_ARRAY: dict[str, Any] = {"type": "array"}
 
 
 @dataclass(frozen=True)
 class Ask:
-    """What a strategy wants: a reply to `messages`, JSON meeting `schema` where one is given."""
+    """What a strategy wants: a reply to `messages`, JSON meeting `schema` where one is given.
+
+    `phase` is the strategy's word for the call (route, extract, ...). `tools` are offered as native definitions; without
+    `send_tools` they only say which calls may be found in the reply's text. A reply ends before any of `stop`. With `continues` the last message is the model's own, and the reply goes on from
+    it: only where `state.model.continues`. `stream` shows the reply as it comes. With `as_text` the strategy reads a
+    constrained reply itself.
+    """
 
     messages: tuple[Message, ...]
     purpose: Purpose
     schema: dict[str, Any] | None = None
     tools: tuple[dict[str, Any], ...] | None = None
+    send_tools: bool = True
     stream: bool = False
+    phase: str = ""
+    stop: tuple[str, ...] = ()
+    continues: bool = False
+    as_text: bool = False
 
 
 class LLMClient:
@@ -66,7 +78,7 @@ class LLMClient:
         self._call_timeout_seconds = call_timeout_seconds
         self._cancelled = cancelled or threading.Event()
         self._sleep = sleep
-        self._conversation = Conversation()
+        self._history = History()
         self._hashes: dict[int, tuple[Any, str]] = {}
         self.step = 0
 
@@ -78,7 +90,7 @@ class LLMClient:
     @property
     def last_content(self) -> str | None:
         """The text of the last reply as the server gave it, thinking apart; None where none could be taken out."""
-        return self._conversation.last_reply
+        return self._history.last_reply
 
     def budget_left(self) -> BudgetLeft:
         """What may still be spent in this run, for the line in the prompt."""
@@ -86,6 +98,14 @@ class LLMClient:
         return BudgetLeft(
             gate.calls_left(), limits.max_calls, gate.microusd_left(), limits.max_cost_microusd, limits.max_seconds
         )
+
+    def refuse_late(self) -> None:
+        """Nothing, or where the run's time is over, its error: for a step that calls no model.
+
+        Raises:
+            BudgetExceededError: the cap is seconds.
+        """
+        self._enforcer.refuse_late()
 
     def answer_cap(self, messages: Sequence[Message]) -> int:
         """How many tokens a final answer to `messages` may take as things stand; 0 where none can be paid for.
@@ -134,7 +154,8 @@ class LLMClient:
         )
         entry = reservation.entry
         self._state.ledger.append(entry)
-        call = self._new_call(request, entry.index, attempt)
+        base = self._history.base(request.messages)
+        call = self._new_call(request, ask.phase, entry.index, attempt, base)
         self._state.calls.append(call)
         request = replace(
             request, max_completion_tokens=entry.max_completion_tokens, deadline_seconds=self._deadline_seconds()
@@ -154,8 +175,10 @@ class LLMClient:
             num_ctx=sampling.num_ctx,
             deadline_seconds=self._deadline_seconds(),
             schema=ask.schema if self._backend.can_constrain else None,
-            tools=ask.tools,
+            tools=ask.tools if ask.send_tools else None,
             stream=ask.stream,
+            stop=ask.stop,
+            continues=ask.continues,
         )
 
     def _bound(self, request: ChatRequest) -> Bound:
@@ -164,7 +187,10 @@ class LLMClient:
         except BackendError as error:
             error.retry = False  # only a call is tried again, and nothing was called
             raise
-        return self._conversation.bound(request, exact, self._hash(request.tools))
+        if exact is not None:
+            return Bound(exact, "exact")
+        base = self._history.base(request.messages)
+        return prompt_bound(request.messages, base, tools=request.tools, tools_hash=self._hash(request.tools))
 
     def _fitting_cap(self, bound: Bound) -> int:
         """The completion cap, kept inside the model's window where the prompt's size is known exactly."""
@@ -183,14 +209,18 @@ class LLMClient:
         left = self._enforcer.seconds_left()
         return self._call_timeout_seconds if left is None else max(0.001, min(left, self._call_timeout_seconds))
 
-    def _new_call(self, request: ChatRequest, index: int, attempt: int) -> LLMCall:
-        carried = self._conversation.carried(request.messages)
+    def _new_call(self, request: ChatRequest, phase: str, index: int, attempt: int, base: Base | None) -> LLMCall:
+        carried = base.carried if base else 0
         return LLMCall(
             index=index,
             step=self.step,
             attempt=attempt,
+            phase=phase,
+            after=base.index if base else None,
             carried=carried,
             appended=list(request.messages[carried:]),
+            continues=request.continues,
+            stop=list(request.stop),
             schema_hash=self._hash(request.schema),
             tools_hash=self._hash(request.tools),
             temperature=request.temperature,
@@ -234,9 +264,9 @@ class LLMClient:
             call.raw, call.streamed = raw.body, raw.streamed
             call.usage = usage_of(raw)
             call.timing = Timing(total=raw.seconds)
-        usage = self._conversation.chargeable(call.usage, request.messages)
+        usage = chargeable(call.usage, request.messages, self._history.base(request.messages))
         entry = self._enforcer.settle(reservation, usage)
-        self._conversation.sent(request, entry, usage, call.tools_hash)
+        self._history.sent(call.index, request.messages, entry, usage, call.tools_hash)
         self._journal.settled(self._state.run_id, entry)
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -260,10 +290,10 @@ class LLMClient:
             )
         envelope = open_envelope(raw)
         self._note_timing(call, envelope)
-        self._conversation.replied(envelope.content)
+        self._history.replied(envelope.content)
         exact = entry.prompt_tokens_bound if entry.bound_kind == "exact" else None
         refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx, exact)
-        return read_reply(envelope, schema=ANY_OBJECT if ask.schema else None, tools=ask.tools or ())
+        return read_reply(envelope, schema=_read_as(ask), tools=ask.tools or ())
 
     @staticmethod
     def _note_timing(call: LLMCall, envelope: Envelope) -> None:
@@ -289,3 +319,10 @@ class LLMClient:
         if key not in self._hashes:
             self._hashes[key] = (value, content_hash(value))
         return self._hashes[key][1]
+
+
+def _read_as(ask: Ask) -> dict[str, Any] | None:
+    """What a constrained reply must be for the reader; None where the strategy reads the text itself."""
+    if ask.schema is None or ask.as_text:
+        return None
+    return ANY_ARRAY if ask.schema.get("type") == "array" else ANY_OBJECT

@@ -15,3 +15,26 @@ def invalid_reply(reason: str) -> str:
 def repeated_call(earlier_step: int) -> str:
     """The observation in place of a call that was made before and is not made again."""
     return f"Not executed again: step {earlier_step + 1} made the same call, and its result stands above."
+
+
+def similar_call(earlier_step: int) -> str:
+    """The observation in place of a search that asks in other words for what was searched before."""
+    return (
+        f"Not executed: step {earlier_step + 1} searched for the same in other words, and its result stands above."
+        " Search for something else, or answer."
+    )
+
+
+def not_run_after_failure() -> str:
+    """The observation in place of an action whose turn did not come."""
+    return "Not run: an action before it failed."
+
+
+def forbidden_call(name: str) -> str:
+    """The observation in place of a call that the policy of the run denies."""
+    return f"{name} may not be used in this run. Do without it, or answer."
+
+
+def denied_call(name: str) -> str:
+    """The observation in place of a call that a person did not allow."""
+    return f"The person did not allow this call of {name}. Do without it, or answer."

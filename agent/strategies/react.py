@@ -14,7 +14,7 @@ from agent.llm.client import Ask, LLMClient
 from agent.prompts import react as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, Message, ToolCall
-from agent.strategies.base import Decision
+from agent.strategies.base import Decision, steps_of_turn
 from agent.tools.registry import ToolRegistry
 
 # Bounds on what a grammar may write: small models run on otherwise, often in digits at a token each. An answer may
@@ -35,8 +35,8 @@ class React:
     name = "react"
 
     def __init__(self, tools: ToolRegistry, max_completion_tokens: int) -> None:
-        self.system_prompt = prompts.system_prompt(tools.prose())
-        self._messages: list[Message] = [Message(role="system", content=self.system_prompt)]
+        self.system_prompts = (prompts.system_prompt(tools.prose()),)
+        self._messages: list[Message] = [Message(role="system", content=self.system_prompts[0])]
         self._act = _turn_schema(tools.action_schema(), {"type": "null"})
         self._either = {"anyOf": [self._act, answer_schema(max_completion_tokens, MAX_THOUGHT_CHARS)]}
 
@@ -45,9 +45,10 @@ class React:
         tail = Message(role="user", content=self._tail(state, llm.budget_left(), answer_only=answer_only))
         messages = (*self._messages, tail)
         if answer_only:
-            ask = Ask(messages, "answer", schema=answer_schema(llm.answer_cap(messages), MAX_LAST_THOUGHT_CHARS))
+            schema = answer_schema(llm.answer_cap(messages), MAX_LAST_THOUGHT_CHARS)
+            ask = Ask(messages, "answer", schema=schema, phase="answer")
         else:
-            ask = Ask(messages, "act", schema=self._act if _must_act(state) else self._either)
+            ask = Ask(messages, "act", schema=self._act if _must_act(state) else self._either, phase="turn")
         try:
             reply = llm.chat(ask)
         except ModelError:
@@ -60,9 +61,10 @@ class React:
         return decision
 
     def _tail(self, state: AgentState, left: BudgetLeft, *, answer_only: bool) -> str:
-        if not state.steps:
-            return prompts.task_message(state.task, left, answer_only=answer_only)
-        return prompts.observation_message(state.steps[-1], left, answer_only=answer_only)
+        steps = steps_of_turn(state)
+        if not steps:
+            return prompts.task_message(state.turn_text, left, answer_only=answer_only)
+        return prompts.observation_message(steps[-1], left, answer_only=answer_only)
 
     def _grow(self, tail: Message, reply: str | None) -> None:
         self._messages += [tail, Message(role="assistant", content=reply or NO_REPLY)]

@@ -14,7 +14,9 @@ class ChatRequest:
     """One request for a reply to `messages`, the whole conversation.
 
     `max_completion_tokens` is the reserved cap and must be sent. `schema` constrains the reply to JSON where the
-    server can. `deadline_seconds` is total: connecting, loading, generating and reading.
+    server can. `deadline_seconds` is total: connecting, loading, generating and reading. The reply ends before any of
+    `stop`. With `continues` the last message is the model's own, left open: the reply goes on from its last character.
+    Only a backend whose `describe().continues` is true is asked that.
     """
 
     messages: tuple[Message, ...]
@@ -27,6 +29,8 @@ class ChatRequest:
     tools: tuple[dict[str, Any], ...] | None = None
     think: bool = False
     stream: bool = False
+    stop: tuple[str, ...] = ()
+    continues: bool = False
 
 
 @dataclass(frozen=True)
