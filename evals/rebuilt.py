@@ -39,9 +39,8 @@ def rebuild(state: AgentState) -> list[Rebuilt]:
         source = calls[call.after].prompt if call.after is not None and 0 <= call.after < len(calls) else ()
         prompt = (*source[: max(0, call.carried)], *call.appended)
         base = history.base(prompt)
-        rebuilt = Rebuilt(
-            call, entry, base, prompt, raw_reply(call), reply_text(call), chargeable(call.usage, prompt, base)
-        )
+        usage = chargeable(call.usage, prompt, base, call.tools_hash)
+        rebuilt = Rebuilt(call, entry, base, prompt, raw_reply(call), reply_text(call), usage)
         calls.append(rebuilt)
         _note(history, rebuilt)
     return calls

@@ -5,8 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.llm.bounds import MESSAGE_ALLOWANCE, PreviousCall, grown_bound, message_bytes, sent_bytes_bound
-from agent.state import Message, ToolCall
+from agent.llm.bounds import (
+    HEAD_ALLOWANCE,
+    MESSAGE_ALLOWANCE,
+    PreviousCall,
+    believable,
+    grown_bound,
+    message_bytes,
+    sent_bytes_bound,
+)
+from agent.state import Message, ToolCall, Usage
 
 TEXTS = st.text(max_size=200)
 CONVERSATIONS = st.lists(
@@ -89,3 +97,23 @@ def test_tool_calls_and_names_are_part_of_a_message() -> None:
     named = Message(role="tool", content="", tool_name="f" * 30)
     assert message_bytes(calling) > message_bytes(bare) + 100
     assert message_bytes(named) == 30
+
+
+def test_a_call_without_the_tools_goes_on_from_one_with_them_and_none_the_other_way() -> None:
+    before, said = Message(role="user", content="x"), Message(role="assistant", content="yes")
+    with_tools = PreviousCall((before,), "yes", 300, 3, tools_hash="tools", counted_prompt=300)
+    same = grown_bound([before, said], with_tools, "tools")
+    without = grown_bound([before, said], with_tools, None)
+    assert same is not None
+    assert without is not None
+    assert without.tokens == same.tokens + HEAD_ALLOWANCE
+    assert grown_bound([before, said], with_tools, "others") is None
+    assert grown_bound([before, said], PreviousCall((before,), "yes", 300, 3), "tools") is None
+
+
+def test_a_count_may_fall_where_the_tools_were_left_out() -> None:
+    before, said = Message(role="user", content="x"), Message(role="assistant", content="yes")
+    previous = PreviousCall((before,), "yes", 300, 3, tools_hash="tools", counted_prompt=300)
+    counted = Usage(prompt_tokens=60, completion_tokens=3)
+    assert believable(counted, [before, said], previous, None) == counted
+    assert believable(counted, [before, said], previous, "tools").prompt_tokens is None

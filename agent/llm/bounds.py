@@ -73,14 +73,22 @@ def sent_bytes_bound(messages: Sequence[Message], tools: Sequence[dict[str, Any]
 
 
 def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash: str | None = None) -> Bound | None:
-    """The bound where `messages` begins with the whole previous prompt and that was counted whole; None elsewhere."""
+    """The bound where `messages` begins with the whole previous prompt and that was counted whole; None elsewhere.
+
+    A last call may leave out the tools that were offered before it: that only makes the prompt shorter, but for what a
+    template writes at its head instead.
+    """
     carried = len(previous.messages)
-    if tools_hash != previous.tools_hash or tuple(messages[:carried]) != previous.messages:
+    without_tools = tools_hash is None and previous.tools_hash is not None
+    if not without_tools and tools_hash != previous.tools_hash:
+        return None
+    if tuple(messages[:carried]) != previous.messages:
         return None
     if previous.prompt_tokens * MOST_BYTES_PER_TOKEN < sum(map(message_bytes, previous.messages)):
         return None
     added = messages[carried:]
     tokens = previous.prompt_tokens + sum(message_bytes(message) + MESSAGE_ALLOWANCE for message in added)
+    tokens += HEAD_ALLOWANCE if without_tools else 0
     if added and (reply := _counted_reply(added[0], previous)) is not None:
         tokens -= len(reply.encode("utf-8", "surrogatepass")) - (previous.completion_tokens or 0)
     return Bound(tokens, "grown")
@@ -96,7 +104,9 @@ def _counted_reply(message: Message, previous: PreviousCall) -> str | None:
     return reply if is_sound else None
 
 
-def believable(usage: Usage, messages: Sequence[Message], previous: PreviousCall | None) -> Usage:
+def believable(
+    usage: Usage, messages: Sequence[Message], previous: PreviousCall | None, tools_hash: str | None = None
+) -> Usage:
     """The counts that may be charged.
 
     Older servers leave cached tokens out of the prompt count (ollama#2068): such a count is unknown, not low. It shows
@@ -107,6 +117,6 @@ def believable(usage: Usage, messages: Sequence[Message], previous: PreviousCall
         return usage
     is_low = counted * MOST_BYTES_PER_TOKEN < sum(map(message_bytes, messages))
     if previous is not None and previous.counted_prompt is not None:
-        grew = tuple(messages[: len(previous.messages)]) == previous.messages
+        grew = tools_hash == previous.tools_hash and tuple(messages[: len(previous.messages)]) == previous.messages
         is_low = is_low or (grew and counted < previous.counted_prompt)
     return usage.model_copy(update={"prompt_tokens": None}) if is_low else usage

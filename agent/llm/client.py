@@ -37,10 +37,10 @@ ANY_ARRAY: dict[str, Any] = {"type": "array"}
 class Ask:
     """What a strategy wants: a reply to `messages`, JSON meeting `schema` where one is given.
 
-    `phase` is the strategy's word for the call (route, extract, ...). `tools` are offered as native definitions; without
-    `send_tools` they only say which calls may be found in the reply's text. A reply ends before any of `stop`. With `continues` the last message is the model's own, and the reply goes on from
-    it: only where `state.model.continues`. `stream` shows the reply as it comes. With `as_text` the strategy reads a
-    constrained reply itself.
+    `phase` is the strategy's word for the call (route, extract, ...). `tools` are offered as native definitions;
+    without `send_tools` they only say which calls may be found in the text. A reply ends before any of `stop`. With
+    `continues` the last message is the model's own, and the reply goes on from it: only where `state.model.continues`.
+    `stream` shows the reply as it comes. With `as_text` the strategy reads a constrained reply itself.
     """
 
     messages: tuple[Message, ...]
@@ -264,7 +264,7 @@ class LLMClient:
             call.raw, call.streamed = raw.body, raw.streamed
             call.usage = usage_of(raw)
             call.timing = Timing(total=raw.seconds)
-        usage = chargeable(call.usage, request.messages, self._history.base(request.messages))
+        usage = chargeable(call.usage, request.messages, self._history.base(request.messages), call.tools_hash)
         entry = self._enforcer.settle(reservation, usage)
         self._history.sent(call.index, request.messages, entry, usage, call.tools_hash)
         self._journal.settled(self._state.run_id, entry)

@@ -95,6 +95,6 @@ def prompt_bound(
     return grown or sent_bytes_bound(messages, tools)
 
 
-def chargeable(usage: Usage, messages: Sequence[Message], base: Base | None) -> Usage:
+def chargeable(usage: Usage, messages: Sequence[Message], base: Base | None, tools_hash: str | None) -> Usage:
     """The counts that may be believed; see `bounds.believable`."""
-    return believable(usage, messages, base.call if base else None)
+    return believable(usage, messages, base.call if base else None, tools_hash)
