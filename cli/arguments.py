@@ -33,6 +33,13 @@ exit codes: 0 all passed, 1 some did not, 2 wrong usage or configuration, 3 any 
 """
 
 
+STRATEGIES_LISTED = "react, native, pipeline, two_phase, dispatch, auto"
+APPROVE_HELP = (
+    "what is done with calls of an effect (read, write, execute, network) or a tool: write=ask, execute_code=deny;"
+    " allow, ask or deny"
+)
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, but a wrong flag is one UsageError instead of a page, and no flag is guessed from its beginning."""
 
@@ -85,17 +92,22 @@ def suite_parser() -> Parser:
     parser.add_argument("--epochs", type=_count, metavar="N", help="how often each case is run (default: as it says)")
     parser.add_argument("--out", metavar="DIR", help="where the traces are written (default: traces)")
     parser.add_argument("--report", default="test_results.md", metavar="FILE", help="default: test_results.md")
-    add_model_flags(parser)
+    add_model_flags(parser, several=True)
     parser.add_argument("--max-batch-cost", metavar="USD", help="simulated US dollars for all the runs together")
     add_color_flag(parser)
     return parser
 
 
-def add_model_flags(parser: Parser) -> None:
-    """What decides which model is driven how, within which caps; each overrides a setting of .env.example."""
+def add_model_flags(parser: Parser, *, several: bool = False) -> None:
+    """What decides which model is driven how, within which caps; each overrides a setting of .env.example.
+
+    With `several`, each case is run with every one of several strategies and models.
+    """
+    name, more = ("NAME,...", "; several: each case with each") if several else ("NAME", "")
     parser.add_argument("--backend", metavar="NAME", help="auto, ollama, openai, embedded, scripted (default: auto)")
-    parser.add_argument("--model", metavar="NAME", help="the model's name; for embedded, a GGUF file")
-    parser.add_argument("--strategy", metavar="NAME", help="how a run gets to its next action (default: react)")
+    parser.add_argument("--model", metavar=name, help=f"the model's name; for embedded, a GGUF file{more}")
+    parser.add_argument("--strategy", metavar=name, help=f"{STRATEGIES_LISTED} (default: react){more}")
+    parser.add_argument("--approve", action="append", metavar="RULE", help=APPROVE_HELP)
     parser.add_argument("--max-calls", metavar="N", help="calls to the model a run may make (default: 10)")
     parser.add_argument("--max-cost", metavar="USD", help="simulated US dollars a run may cost (default: 0.20)")
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")

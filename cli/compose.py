@@ -72,6 +72,29 @@ def backends(settings: Settings, plans: Iterable[Plan], tell: Tell) -> Iterator[
         backend.close()
 
 
+def with_model(settings: Settings, model: str | None) -> Settings:
+    """The settings as if this model had been set; as they are where it is None."""
+    return settings if model is None else settings.model_copy(update={"llm_model": model})
+
+
+def check_models(settings: Settings, plans: Iterable[Plan], tell: Tell) -> None:
+    """Where there are several models, whether each is there, before the first run starts.
+
+    Raises:
+        UsageError, BackendError: as `backends`.
+    """
+    models = list(dict.fromkeys(plan.model for plan in plans))
+    if len(models) < 2 or settings.llm_backend == "scripted":
+        return
+    for model in models:
+        backend = choose(with_model(settings, model), tell)
+        try:
+            if backend.name != "embedded":  # which has its file, and would load all of it
+                _make_ready(backend, settings, tell)
+        finally:
+            backend.close()
+
+
 def choose(settings: Settings, tell: Tell) -> Backend:
     """The backend that the settings name; for `auto`, Ollama where it answers, else embedded, said aloud.
 

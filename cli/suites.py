@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import secrets
 import sys
+import threading
 from argparse import Namespace
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from agent.budget import BudgetEnforcer, Limits
 from agent.config import Settings, microusd
 from agent.errors import UsageError
+from agent.guards.approvals import parse_rules
 from agent.prompts.budget_line import usd
 from cli.board import Board
-from cli.compose import ROOT, backends, git_commit, settings_of
+from cli.compose import ROOT, backends, check_models, git_commit, settings_of, with_model
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
 from cli.reporting import check_writable, write_report
 from cli.terminal import make_console
 from evals.cases import load_suite
-from evals.plan import Plan, plan_suite
-from evals.runner import Finished, Runner
+from evals.plan import Plan, Ways, plan_suite
+from evals.runner import Runner
 from evals.store import TraceStore
 from evals.traces import load_all
 
@@ -75,8 +78,12 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     Raises:
         UsageError, BackendError, StoreError: nothing was run, or what was run cannot be kept.
     """
-    settings, flags = settings_of(args)
-    plans = [p for path in paths for p in plan_suite(settings, load_suite(path), epochs=args.epochs, flags=flags)]
+    ways = Ways(_listed("--strategy", args.strategy), _listed("--model", args.model))
+    settings, flags = settings_of(_first_way(args, ways))
+    approve = parse_rules(args.approve or ())
+    suites = [load_suite(path) for path in paths]
+    more: dict[str, Any] = {"epochs": args.epochs, "flags": flags, "ways": ways, "approve": approve}
+    plans = [plan for suite in suites for plan in plan_suite(settings, suite, **more)]
     batch = Batch(_batch_id(), settings, chosen(plans, args.only), args.jobs, Path(args.report))
     check_writable(batch.report)
     keep_log(settings.traces_dir)
@@ -87,6 +94,24 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
         tally = _report(batch)
     _tell_end(batch, board, tally)
     return _exit_code(tally, interrupted=interrupted)
+
+
+def _listed(flag: str, text: str | None) -> tuple[str, ...]:
+    """The names in a flag that takes several, each once.
+
+    Raises:
+        UsageError: a name between two commas is missing.
+    """
+    names = [name.strip() for name in text.split(",")] if text is not None else []
+    if "" in names:
+        raise UsageError(f"{flag} {inert_line(text or '', 60)!r}: a name is missing; write them as a,b")
+    return tuple(dict.fromkeys(names))
+
+
+def _first_way(args: Namespace, ways: Ways) -> Namespace:
+    """The arguments as if only the first strategy and model had been asked for: settings hold one of each."""
+    first = {"strategy": next(iter(ways.strategies), None), "model": next(iter(ways.models), None)}
+    return Namespace(**(vars(args) | first))
 
 
 def chosen(plans: Sequence[Plan], patterns: Sequence[str] | None) -> list[Plan]:
@@ -112,12 +137,27 @@ def _names(pattern: str, case_id: str) -> bool:
 
 def _run(batch: Batch, board: Board) -> bool:
     """All runs of the batch; whether a person stopped it."""
-    settings = batch.settings
-    with (
-        TraceStore(settings.traces_dir) as store,
-        backends(settings, batch.plans, board.tell) as backend_for,
-        store.begin_batch(batch.id),
-    ):
+    check_models(batch.settings, batch.plans, board.tell)
+    purse, stopped = _purse(batch.settings), threading.Event()
+    with TraceStore(batch.settings.traces_dir) as store, store.begin_batch(batch.id), board.live():
+        # Model by model, so that one at a time is loaded.
+        for model in dict.fromkeys(plan.model for plan in batch.plans):
+            if not stopped.is_set():
+                _run_on(model, batch, board, store, purse, stopped)
+    return stopped.is_set()
+
+
+def _run_on(
+    model: str | None,
+    batch: Batch,
+    board: Board,
+    store: TraceStore,
+    purse: BudgetEnforcer | None,
+    stopped: threading.Event,
+) -> None:
+    """The runs with one model, until they have ended or a person has stopped them."""
+    settings, plans = with_model(batch.settings, model), [plan for plan in batch.plans if plan.model == model]
+    with backends(settings, plans, board.tell) as backend_for:
         runner = Runner(
             store=store,
             backend_for=backend_for,
@@ -125,24 +165,17 @@ def _run(batch: Batch, board: Board) -> bool:
             search_provider=settings.search_provider,
             secrets=settings.secret_values(),
             batch_id=batch.id,
-            batch=_purse(settings),
+            batch=purse,
             git_commit=git_commit(),
+            cancelled=stopped,
         )
-        with board.live():
-            try:
-                for finished in _until_stopped(runner, batch, board):
-                    board.finished(finished)
-            except KeyboardInterrupt:
-                runner.cancelled.set()
-        return runner.cancelled.is_set()
-
-
-def _until_stopped(runner: Runner, batch: Batch, board: Board) -> Iterator[Finished]:
-    """Every finished run. One that a person stopped (the loop took the Ctrl-C) is the last to be started."""
-    for finished in runner.run_all(batch.plans, board.reporter, jobs=batch.jobs):
-        if finished.state.status == "cancelled":
-            runner.cancelled.set()
-        yield finished
+        try:
+            for finished in runner.run_all(plans, board.reporter, jobs=batch.jobs):
+                board.finished(finished)
+                if finished.state.status == "cancelled":  # the loop took the Ctrl-C
+                    stopped.set()
+        except KeyboardInterrupt:
+            stopped.set()
 
 
 def _purse(settings: Settings) -> BudgetEnforcer | None:

@@ -7,6 +7,7 @@ from typing import Any, Literal, Self
 from pydantic import PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from agent.guards.numbers import exact, find_numbers
 from agent.state import AgentState
 from evals.assert_base import (
     MAX_ANSWER,
@@ -22,7 +23,6 @@ from evals.assert_base import (
     shorten,
 )
 from evals.embedded_json import find_json
-from evals.numbers import exact, find_numbers
 from evals.patterns import MAX_TEXT, search
 
 NO_ANSWER = Finding(False, "there is no answer")

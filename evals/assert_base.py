@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
+from agent.guards.numbers import MAX_DIGITS, exact, find_numbers, is_close
 from agent.state import AgentState
-from evals.numbers import MAX_DIGITS, exact, find_numbers, is_close
 from evals.patterns import bounded_pattern
 
 MAX_ANSWER = 20_000  # characters of an answer or a tool's result that are read for numbers and JSON

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from agent.guards.numbers import exact, find_numbers, is_close
 from agent.state import AgentState, ToolCall, ToolResult
 from evals.assert_base import (
     AssertSpec,
@@ -24,7 +25,6 @@ from evals.assert_base import (
     shorten,
     text_due,
 )
-from evals.numbers import exact, find_numbers, is_close
 from evals.patterns import search
 
 
