@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evals.numbers import exact, find_numbers, is_close
+from agent.guards.numbers import exact, find_numbers, is_close
 
 
 def numbers(text: str) -> list[float]:
