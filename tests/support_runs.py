@@ -18,7 +18,7 @@ from agent.llm.backends.scripted import BYTES_PER_TOKEN, Script, ScriptedBackend
 from agent.llm.bounds import message_bytes
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
-from agent.reporter import SilentReporter
+from agent.reporter import Reporter, SilentReporter
 from agent.state import AgentState, Permission, Sampling, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
@@ -82,6 +82,7 @@ def new_run(
     approver: Approver | None = None,
     now: datetime | None = None,
     workspace: Path | None = None,
+    reporter: Reporter | None = None,
 ) -> Run:
     """A run that is ready to start."""
     backend = _backend(script)
@@ -106,7 +107,7 @@ def new_run(
         tools_hash=tools.hash(),
         started_at="2026-01-05T10:00:00.000+00:00",
     )
-    reporter = NoticeReporter()
+    reporter = reporter or NoticeReporter()
     enforcer = BudgetEnforcer(limits, PRICES, parent=parent)
     llm = LLMClient(
         backend, enforcer, state, journal=journal or NoJournal(), reporter=reporter, sleep=lambda _seconds: None
