@@ -107,12 +107,20 @@ class Actions:
         if (denied := self._not_allowed(step, place, checked)) is not None:
             return denied
         result = self.tools.run(checked)
+        self._learn(step, asked, checked, result)
+        return result
+
+    def _learn(self, step: StepRecord, asked: ToolCall, checked: CheckedCall, result: ToolResult) -> None:
+        """What a result says of making calls again."""
         if result.error_type in MAY_HEAL:
             self.detector.forget(asked, checked.call)
         elif not result.success:  # a search that found nothing may be put in other words, but not in the same
             self.detector.forget(checked.call)
             self.detector.remember(checked.call, step.index)
-        return result
+        elif checked.tool.effect == "write":  # what was read before may read otherwise now
+            self.detector = LoopDetector()
+            if not checked.tool.does_more_again(checked.params):
+                self.detector.remember(checked.call, step.index)
 
     def _repeated(self, step: StepRecord, repeat: Repeat) -> ToolResult:
         same = repeat.guard == "identical_call"

@@ -59,7 +59,8 @@ def _with_zone(value: str) -> str:
         moment = datetime.fromisoformat(value)
     except ValueError:
         moment = None
-    if moment is None or moment.utcoffset() is None:
+    at_the_edge = moment is not None and not 1 < moment.year < 9999  # where another zone's time may be no date
+    if moment is None or moment.utcoffset() is None or at_the_edge:
         raise PydanticCustomError("now", "must be a time with its zone, in quotes (like 2026-03-14T09:26:53+00:00)")
     return value
 

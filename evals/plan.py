@@ -13,7 +13,7 @@ from agent.errors import UsageError
 from agent.guards.approvals import check_rules
 from agent.state import Permission, Sampling
 from agent.strategies.registry import STRATEGIES
-from agent.tools.registry import toolset
+from agent.tools.registry import TOOLSETS, toolset
 from evals.cases import Case, Suite, case_hash
 
 ASKS_FOR_EVIDENCE = frozenset({"react"})  # strategies whose answers must rest on a tool unless the case says otherwise
@@ -135,7 +135,7 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
         raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; set STRATEGY to one of {', '.join(STRATEGIES)}")
     offered = [tool.name for tool in toolset(plan.toolset)]
     try:
-        check_rules(plan.approve, offered)
+        check_rules(plan.approve, [tool.name for tools in TOOLSETS.values() for tool in tools])
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     for name in plan.tools or ():

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from agent.prompts.budget_line import usd
 from agent.state import AgentState
 from evals.inert import code_span
+from evals.report_compared import comparison, table, tool_call_faults, ways
 from evals.report_runs import details, name_of, outcome_of
 from evals.traces import in_order
 
@@ -31,8 +32,8 @@ def render_report(states: Iterable[AgentState]) -> str:
     runs = newest_batch(states)
     if not runs:
         return EMPTY
-    parts = [_title(runs), _receipt(runs), _comparison(runs), _verdicts(runs), _meters(runs), _guards(runs)]
-    parts += [_faults(runs), details(runs)]
+    parts = [_title(runs), _receipt(runs), comparison(runs), _verdicts(runs), _meters(runs), _guards(runs)]
+    parts += [tool_call_faults(runs), _faults(runs), details(runs)]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
@@ -74,7 +75,7 @@ def _receipt(runs: Sequence[AgentState]) -> str:
         ("Began", code_span(runs[0].started_at)),
         ("Commit", _distinct(runs, lambda run: run.git_commit or "")),
     ]
-    return _table(("Receipt", ""), [row for row in rows if row[1]])
+    return table(("Receipt", ""), [row for row in rows if row[1]])
 
 
 def _past(outcome: str) -> str:
@@ -145,36 +146,14 @@ def _distinct(runs: Sequence[AgentState], of: Callable[[AgentState], str]) -> st
 # -- the tables -------------------------------------------------------------------------------------------------------
 
 
-def _comparison(runs: Sequence[AgentState]) -> str:
-    """How the ways of driving and the models did beside each other, where there is more than one."""
-    groups: dict[tuple[str, str], list[AgentState]] = {}
-    for run in runs:
-        groups.setdefault((run.model.name, run.strategy), []).append(run)
-    if len(groups) < 2:
-        return ""
-    head = ("Model", "Strategy", "Runs", "Passed", "Failed", "Invalid", "Pass rate", "Calls a run", "Cost a run")
-    return "## Comparison\n\n" + _table(head, [_compared(*group) for group in groups.items()])
-
-
-def _compared(key: tuple[str, str], runs: Sequence[AgentState]) -> tuple[str, ...]:
-    """One row. Invalid runs say nothing about a model and are not scored."""
-    outcomes = Counter(outcome_of(run) for run in runs)
-    scored = outcomes["pass"] + outcomes["fail"]
-    rate = f"{100 * outcomes['pass'] / scored:.0f}%" if scored else "-"
-    calls, cost = sum(run.calls_used for run in runs), sum(run.cost_microusd for run in runs)
-    counts = (str(outcomes[outcome]) for outcome in ("pass", "fail", "invalid"))
-    each = (rate, f"{calls / len(runs):.1f}", usd(cost // len(runs)))
-    return (code_span(key[0]), code_span(key[1]), str(len(runs)), *counts, *each)
-
-
 def _verdicts(runs: Sequence[AgentState]) -> str:
-    driven = len({(run.model.name, run.strategy) for run in runs}) > 1
+    driven = len(ways(runs)) > 1
     head = ("Case", *(("Model", "Strategy") if driven else ()), "Verdict", "Ended as", "What did not hold")
     rows = []
     for run in runs:
         how = (code_span(run.model.name), code_span(run.strategy)) if driven else ()
         rows.append((name_of(run), *how, f"**{outcome_of(run)}**", run.status, _not_held(run)))
-    return "## Verdicts\n\n" + _table(head, rows)
+    return "## Verdicts\n\n" + table(head, rows)
 
 
 def _not_held(run: AgentState) -> str:
@@ -196,7 +175,7 @@ def _meters(runs: Sequence[AgentState]) -> str:
         )
         for run in runs
     ]
-    return "## Budget\n\n" + _table(("Case", "Calls", "Dollars", "Tokens", "Time"), rows)
+    return "## Budget\n\n" + table(("Case", "Calls", "Dollars", "Tokens", "Time"), rows)
 
 
 def _meter(used: int, cap: int | None, shown: Callable[[int], str]) -> str:
@@ -213,7 +192,7 @@ def _guards(runs: Sequence[AgentState]) -> str:
         fired = Counter(event.guard for step in run.steps for event in step.guards)
         if fired:
             rows.append((name_of(run), str(run.replans), _counts(fired)))
-    body = _table(("Case", "Replans", "Guards that fired"), rows) if rows else "No guard fired."
+    body = table(("Case", "Replans", "Guards that fired"), rows) if rows else "No guard fired."
     return f"## Guards and replans\n\n{body}"
 
 
@@ -231,7 +210,7 @@ def _faults(runs: Sequence[AgentState]) -> str:
         (kind, code_span(name), str(times[kind, name]), _some(where[kind, name]))
         for kind, name in sorted(times, key=lambda fault: (-times[fault], fault))
     ]
-    return "## Faults\n\n" + _table(("Of", "Kind", "Times", "Runs"), rows)
+    return "## Faults\n\n" + table(("Of", "Kind", "Times", "Runs"), rows)
 
 
 def _faults_of(run: AgentState) -> Iterable[tuple[str, str]]:
@@ -257,8 +236,3 @@ def _counts(counter: Counter[str]) -> str:
     return ", ".join(
         f"{code_span(name)} {times} times" if times > 1 else code_span(name) for name, times in sorted(counter.items())
     )
-
-
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)

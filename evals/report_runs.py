@@ -21,14 +21,17 @@ def outcome_of(run: AgentState) -> str:
     return run.verdict.outcome if run.verdict else "not judged"
 
 
-def name_of(run: AgentState) -> str:
-    """What a table calls a run: its case, or its task, as code."""
-    return code_span(_name(run), 60)
+def name_of(run: AgentState, *, epoch: bool = True) -> str:
+    """What a table calls a run: its case, or its task, as code; with its epoch where that is not the first."""
+    return code_span(_title(run) if epoch else _case(run), 60)
 
 
-def _name(run: AgentState) -> str:
-    name = run.case_id if run.case_id is not None else run.task
-    return f"{name} #{run.epoch + 1}" if run.epoch else name
+def _title(run: AgentState) -> str:
+    return f"{_case(run)} #{run.epoch + 1}" if run.epoch else _case(run)
+
+
+def _case(run: AgentState) -> str:
+    return run.case_id if run.case_id is not None else run.task
 
 
 def details(runs: Sequence[AgentState]) -> str:
@@ -43,7 +46,7 @@ def details(runs: Sequence[AgentState]) -> str:
 
 def _run(run: AgentState) -> str:
     summary = (
-        f"<summary><b>{outcome_of(run)}</b> {html_code(_name(run))}: {run.status}, {run.calls_used} calls,"
+        f"<summary><b>{outcome_of(run)}</b> {html_code(_title(run))}: {run.status}, {run.calls_used} calls,"
         f" {usd(run.cost_microusd)}</summary>"
     )
     ended = f"Ended as {run.status}" + (f": {code_span(run.status_reason, LINE_CHARS)}" if run.status_reason else "")
@@ -57,7 +60,12 @@ def _run(run: AgentState) -> str:
 
 def _steps(run: AgentState) -> Iterator[str]:
     half = MAX_STEPS // 2
+    turn = 0
     for place, step in enumerate(run.steps):
+        if step.turn > turn and step.turn <= len(run.follow_ups):
+            turn = step.turn
+            yield f"Turn {turn + 1}"
+            yield code_block(clip(run.follow_ups[turn - 1], TASK_CHARS))
         if half <= place < len(run.steps) - half:
             if place == half:
                 yield f"({len(run.steps) - 2 * half} steps are left out.)"

@@ -152,6 +152,49 @@ def test_two_ways_of_driving_are_compared_and_invalid_runs_are_not_scored() -> N
     assert row(report, "Verdicts", "`looped`")[1] == "`scripted`"
 
 
+def test_ways_are_compared_case_by_case_with_what_they_used_and_their_faults() -> None:
+    states = []
+    for strategy, passed in (("react", True), ("native", False)):
+        for case_id in ("a", "b"):
+            state = judged(genuine("completed"), case_id=case_id, passed=passed or case_id == "a")
+            state.strategy = strategy
+            states.append(state)
+    states[-1].tool_faults = {"in_text": 2, "wrong_name": 1}
+    report = render_report(states)
+    run = states[0]
+    used = [f"{run.calls_used:.1f}", usd(run.cost_microusd), f"{run.prompt_tokens:,} + {run.completion_tokens:,}"]
+    assert row(report, "Comparison", "`scripted`")[1:11] == [
+        "`react`",
+        "2",
+        "2",
+        "0",
+        "0",
+        "100%",
+        *used,
+        f"{run.seconds:.1f}",
+    ]
+    assert row(report, "Comparison", "`a`")[1:] == ["pass", "pass"]
+    assert row(report, "Comparison", "`b`")[1:] == ["pass", "**fail**"]
+    faults = report.partition("## Tool-call faults")[2].partition("##")[0]
+    assert "| `scripted` | `native` | 0 | 2 | 1 | 0 | 0 | 0 |" in faults
+    assert "| `scripted` | `react` | 0 | 0 | 0 | 0 | 0 | 0 |" in faults
+
+
+def test_several_epochs_of_a_case_are_one_line_of_the_comparison() -> None:
+    states = []
+    for strategy in ("react", "native"):
+        for epoch in range(3):
+            state = judged(genuine("completed"), case_id="a", passed=epoch != 1)
+            state.strategy, state.epoch, state.run_id = strategy, epoch, f"{strategy}-{epoch}"
+            states.append(state)
+    assert row(render_report(states), "Comparison", "`a`")[1:] == ["2 of 3", "2 of 3"]
+
+
+def test_the_turns_of_a_conversation_are_told_apart() -> None:
+    report = render_report([judged(genuine("two_turns"), case_id="a")])
+    assert report.index("Turn 2") < report.index("Now multiply that by 8.")
+
+
 def test_nothing_to_report_says_what_to_do() -> None:
     assert render_report([]) == EMPTY
     assert "make suite" in EMPTY

@@ -84,6 +84,10 @@ class Tool(ABC, Generic[P]):
     keywords: ClassVar[tuple[str, ...]] = ()
     params: type[P]
 
+    def does_more_again(self, params: P) -> bool:  # noqa: ARG002  a tool that can tell looks at its parameters
+        """Whether the very same call, made again at once, does something further (a text appended once more)."""
+        return False
+
     @abstractmethod
     def run(self, params: P, context: ToolContext) -> str | Excerpt:
         """The result as text for the model; whatever is longer than `max_chars` is cut by the registry.

@@ -49,6 +49,10 @@ class WriteFile(Tool[WriteFileParams]):
     )
     params = WriteFileParams
 
+    def does_more_again(self, params: WriteFileParams) -> bool:
+        """A text that is added stands there twice then; one that replaces the file does not."""
+        return params.mode != "overwrite"
+
     def run(self, params: WriteFileParams, context: ToolContext) -> str:
         """How many characters were written, and how many stand in the file now.
 
