@@ -162,17 +162,9 @@ def test_ways_are_compared_case_by_case_with_what_they_used_and_their_faults() -
     states[-1].tool_faults = {"in_text": 2, "wrong_name": 1}
     report = render_report(states)
     run = states[0]
-    used = [f"{run.calls_used:.1f}", usd(run.cost_microusd), f"{run.prompt_tokens:,} + {run.completion_tokens:,}"]
-    assert row(report, "Comparison", "`scripted`")[1:11] == [
-        "`react`",
-        "2",
-        "2",
-        "0",
-        "0",
-        "100%",
-        *used,
-        f"{run.seconds:.1f}",
-    ]
+    used = f"{run.calls_used:.1f} | {usd(run.cost_microusd)} | {run.prompt_tokens:,} + {run.completion_tokens:,}"
+    assert f"| `scripted` | `react` | 2 | 2 | 0 | 0 | 100% | {used} | {run.seconds:.1f} | 0 |" in report
+    assert f"| `scripted` | `native` | 2 | 1 | 1 | 0 | 50% | {used} | {run.seconds:.1f} | 3 |" in report
     assert row(report, "Comparison", "`a`")[1:] == ["pass", "pass"]
     assert row(report, "Comparison", "`b`")[1:] == ["pass", "**fail**"]
     faults = report.partition("## Tool-call faults")[2].partition("##")[0]
