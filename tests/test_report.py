@@ -157,7 +157,7 @@ def test_ways_are_compared_case_by_case_with_what_they_used_and_their_faults() -
     for strategy, passed in (("react", True), ("native", False)):
         for case_id in ("a", "b"):
             state = judged(genuine("completed"), case_id=case_id, passed=passed or case_id == "a")
-            state.strategy = strategy
+            state.strategy, state.started_at = strategy, f"2026-01-05T10:00:0{len(states)}.000+00:00"
             states.append(state)
     states[-1].tool_faults = {"in_text": 2, "wrong_name": 1}
     report = render_report(states)
