@@ -11,7 +11,8 @@ import pytest
 from agent.errors import BackendError, NotSentError
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.envelopes import decode
-from agent.state import Message, ToolCall
+from agent.state import Message, ModelInfo, ToolCall
+from tests.support_recordings import RECORDINGS
 from tests.support_wire import Answer, Seen, Wire, always, ask, chunk, chunked_head, http_reply, serving
 
 DONE = '{"message":{"content":"4"},"done":true,"done_reason":"stop","prompt_eval_count":3,"eval_count":1}'
@@ -53,6 +54,10 @@ def test_a_schema_is_sent_as_an_object_and_without_thinking() -> None:
 def test_tools_and_keep_alive_are_sent_where_there_are_any() -> None:
     body = sent_for(tools=(WEATHER,), keep_alive="10m")
     assert (body["tools"], body["keep_alive"]) == ([WEATHER], "10m")
+
+
+def test_stop_texts_are_sent_as_a_list() -> None:
+    assert sent_for(stop=("</think>", "\n"))["options"]["stop"] == ["</think>", "\n"]
 
 
 def test_history_carries_arguments_as_objects() -> None:
@@ -143,6 +148,41 @@ def test_a_model_is_described_as_far_as_the_server_tells() -> None:
         info = OllamaBackend(wire.url, "tiny").describe()
     assert (info.name, info.digest, info.quantization, info.parameters) == ("tiny:latest", "abc", "Q4_0", None)
     assert (info.context_window, info.backend_version) == (2048, "0.5.1")
+
+
+def described(version: object = "0.32.15", **show: object) -> ModelInfo:
+    tags = {"models": [{"name": "tiny:latest"}]}
+    with serving(api(tags=tags, show=show, version={"version": version})) as wire:
+        return OllamaBackend(wire.url, "tiny").describe()
+
+
+@pytest.mark.parametrize(
+    ("told", "tools"),
+    [(["completion", "tools"], True), (["completion"], False), ([], None), (None, None), ("tools", None)],
+)
+def test_whether_a_model_calls_tools_is_what_the_server_says(told: object, tools: bool | None) -> None:
+    assert described(capabilities=told).tools is tools
+
+
+@pytest.mark.parametrize(("version", "continues"), [("0.32.0", True), ("1.0", True), ("0.31.9", False), (None, False)])
+def test_only_a_server_that_renders_prompts_goes_on_from_a_reply(version: object, continues: bool) -> None:
+    assert described(version).continues is continues
+
+
+@pytest.mark.parametrize(
+    ("model", "show", "tools"),
+    [
+        ("smollm2:135m", "show_smollm2", False),
+        ("smollm2-tools:135m", "show_tools", True),
+        ("smollm2-jinjatools:135m", "show_jinjatools", True),  # of which `/api/tags` does not say so
+    ],
+)
+def test_a_recorded_server_says_which_model_calls_tools(model: str, show: str, tools: bool) -> None:
+    if not {"tags", show} <= RECORDINGS.keys():
+        pytest.skip("these recordings are not there")
+    tags, shown = (json.loads(RECORDINGS[name].parts[2]) for name in ("tags", show))
+    with serving(api(tags=tags, show=shown, version={"version": "0.32.15"})) as wire:
+        assert OllamaBackend(wire.url, model).describe().tools is tools
 
 
 @pytest.mark.parametrize("models", [[], None, "x", [None], [{"name": None}], [{"name": "other:latest"}]])

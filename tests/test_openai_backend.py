@@ -44,6 +44,7 @@ def test_a_schema_tools_and_extra_fields_are_sent_where_there_are_any() -> None:
     contract = {"name": "reply", "schema": LABEL, "strict": True}
     assert body["response_format"] == {"type": "json_schema", "json_schema": contract}
     assert (body["tools"], body["cache_prompt"], body["max_tokens"]) == ([WEATHER], True, 64)
+    assert sent_for(stop=("</think>",))["stop"] == ["</think>"]
 
 
 def test_history_carries_arguments_as_text_and_ties_results_to_calls() -> None:
@@ -104,6 +105,7 @@ def described(listed: object, status: int = 200) -> Any:
 def test_a_model_is_described_as_far_as_the_server_tells() -> None:
     info = described({"data": [{"id": "tiny", "meta": {"n_ctx_train": 8192}}, {"id": 7}, None]})
     assert (info.name, info.backend, info.context_window) == ("tiny", "openai", 8192)
+    assert (info.tools, info.continues) == (None, False)
     assert described({"data": [{"id": "tiny", "max_model_len": 4096}]}).context_window == 4096
     assert described({"data": [{"id": "tiny", "meta": []}]}).context_window is None
 

@@ -7,16 +7,19 @@ that does not fit rather than to cut it. `think` is always explicit: models that
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from agent.errors import BackendError
+from agent.errors import BackendError, RequestError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import ollama_url
 from agent.llm.backends.http import Transport
 from agent.llm.backends.http_call import Call, generating
-from agent.llm.backends.ollama_models import LocalModel, context_window, full_name, models_in
+from agent.llm.backends.ollama_models import LocalModel, capabilities, context_window, full_name, models_in
 from agent.llm.backends.ollama_pull import OnProgress, PullProgress
+from agent.llm.backends.open_reply import before_open, with_open
 from agent.llm.envelopes import object_of
 from agent.llm.faults import one_line
 from agent.llm.wire_values import as_dict, as_text, object_in
@@ -45,6 +48,7 @@ class OllamaBackend:
         self.url = ollama_url(host)
         self.model = full_name(model)
         self._keep_alive = keep_alive
+        self._renders: bool | None = None  # not asked yet
         self._transport = Transport(self.url)
 
     def __repr__(self) -> str:
@@ -55,9 +59,14 @@ class OllamaBackend:
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
         """One `/api/chat`; `on_text` is given each piece of the reply's text where `request.stream` is set.
 
+        A reply that was begun is rendered first, without generating, and goes on with one `/api/generate`.
+
         Raises:
             NotSentError, BackendError: see `Transport.send`.
+            RequestError: a reply was to go on, and this server is too old for that.
         """
+        if request.continues:
+            return self._continue(request, on_text)
         call = generating(CHAT, request, self.chat_body(request))
         return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
 
@@ -74,6 +83,20 @@ class OllamaBackend:
         body = {**self._common(request), "prompt": prompt, "raw": raw}
         call = generating(GENERATE, request, body)
         return self._transport.send(call, _text_of_lines(on_text) if on_text and request.stream else None)
+
+    def _continue(self, request: ChatRequest, on_text: OnText | None) -> RawReply:
+        started = time.monotonic()
+        if not self.can_render():
+            raise RequestError("request_invalid", f"{self.url} is too old to go on from a reply that was begun")
+        rendering = self._render(before_open(request))
+        if rendering.status != 200:
+            return rendering
+        rendered = _rendered_in(rendering)
+        if rendered is None:
+            raise BackendError("bad_reply", f"{self.url} was asked to render a prompt and did something else")
+        left = max(0.001, request.deadline_seconds - (time.monotonic() - started))
+        reply = self.generate(with_open(rendered, request), replace(request, deadline_seconds=left), on_text=on_text)
+        return replace(reply, seconds=time.monotonic() - started)
 
     def chat_body(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent for a request."""
@@ -97,6 +120,8 @@ class OllamaBackend:
                 "seed": request.seed,
             },
         }
+        if request.stop:
+            body["options"]["stop"] = list(request.stop)
         if request.schema is not None:
             body["format"] = request.schema
         if self._keep_alive is not None:
@@ -115,11 +140,21 @@ class OllamaBackend:
         Raises:
             NotSentError, BackendError: the server does not answer, or refuses.
         """
-        if _release(self.version()) < RENDERS_SINCE:
-            return None
+        return _rendered_in(self._render(request)) if self.can_render() else None
+
+    def can_render(self) -> bool:
+        """Whether this server renders a prompt without generating; it is asked once.
+
+        Raises:
+            BackendError: the server does not answer.
+        """
+        if self._renders is None:
+            self._renders = _release(self.version()) >= RENDERS_SINCE
+        return self._renders
+
+    def _render(self, request: ChatRequest) -> RawReply:
         body = {**self.chat_body(request), "stream": False, "_debug_render_only": True}
-        answer = object_of(self._transport.send(Call("POST", CHAT, request.deadline_seconds, body)))
-        return as_text(as_dict(answer.get("_debug_info")).get("rendered_template")) or None
+        return self._transport.send(Call("POST", CHAT, request.deadline_seconds, body))
 
     # -- looking up ---------------------------------------------------------------------------------------------
 
@@ -137,14 +172,21 @@ class OllamaBackend:
                 "model_not_found",
                 f"{self.url} does not have {self.model}; get it with: ollama pull {self.model} (there: {there})",
             )
+        show = self.show()
+        # Not the list's: it leaves out tools that only the weights' own template knows.
+        can = capabilities(show)
+        version = self.version()
+        self._renders = _release(version) >= RENDERS_SINCE
         return ModelInfo(
             name=self.model,
             backend=self.name,
-            backend_version=self.version(),
+            backend_version=version,
             digest=found.digest,
             quantization=found.quantization,
             parameters=found.parameters,
-            context_window=found.context_window or context_window(self.show()),
+            context_window=found.context_window or context_window(show),
+            tools="tools" in can if can else None,
+            continues=self._renders,
         )
 
     def version(self) -> str | None:
@@ -214,6 +256,10 @@ def _wire_message(message: Message) -> dict[str, Any]:
         if value is not None:
             wire[key] = value
     return wire
+
+
+def _rendered_in(reply: RawReply) -> str | None:
+    return as_text(as_dict(object_of(reply).get("_debug_info")).get("rendered_template")) or None
 
 
 def _text_of_lines(on_text: OnText) -> Callable[[bytes], None]:

@@ -21,7 +21,7 @@ class LocalModel:
     quantization: str | None = None
     parameters: str | None = None
     context_window: int | None = None
-    capabilities: tuple[str, ...] = ()
+    capabilities: tuple[str, ...] = ()  # none where the server does not tell
 
 
 def full_name(model: str) -> str:
@@ -43,8 +43,14 @@ def context_window(show: dict[str, Any]) -> int | None:
     return as_whole(info.get(f"{info.get('general.architecture')}.context_length"))
 
 
+def capabilities(answer: dict[str, Any]) -> tuple[str, ...]:
+    """What the model can do, out of `/api/show` or an entry of `/api/tags`; none where it is not told."""
+    told = answer.get("capabilities")
+    return tuple(map(str, told)) if isinstance(told, list) else ()
+
+
 def _model(entry: dict[str, Any]) -> LocalModel:
-    details, capabilities = as_dict(entry.get("details")), entry.get("capabilities")
+    details = as_dict(entry.get("details"))
     served = as_whole(entry.get("context_length"))
     return LocalModel(
         name=as_text(entry.get("name")) or as_text(entry.get("model")),
@@ -53,5 +59,5 @@ def _model(entry: dict[str, Any]) -> LocalModel:
         quantization=as_text(details.get("quantization_level")) or None,
         parameters=as_text(details.get("parameter_size")) or None,
         context_window=served or as_whole(details.get("context_length")),
-        capabilities=tuple(map(str, capabilities)) if isinstance(capabilities, list) else (),
+        capabilities=capabilities(entry),
     )

@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.errors import BackendError
+from agent.errors import BackendError, RequestError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.backends.host import v1_url
 from agent.llm.backends.http import Transport
@@ -51,7 +51,10 @@ class OpenAIBackend:
 
         Raises:
             NotSentError, BackendError: see `Transport.send`.
+            RequestError: a reply was to go on, for which `/v1` has no request.
         """
+        if request.continues:
+            raise RequestError("request_invalid", "no /v1 request goes on from a reply that was begun")
         call = generating(CHAT, request, self.chat_body(request))
         return self._transport.send(call, _text_of_events(on_text) if on_text and request.stream else None)
 
@@ -73,6 +76,8 @@ class OpenAIBackend:
             body["response_format"] = {"type": "json_schema", "json_schema": contract}
         if request.tools:
             body["tools"] = list(request.tools)
+        if request.stop:
+            body["stop"] = list(request.stop)
         return body
 
     def count_prompt_tokens(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature

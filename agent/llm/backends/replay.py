@@ -66,6 +66,8 @@ class ReplayBackend:
             ("context window", call.num_ctx, request.num_ctx),
             ("schema", call.schema_hash, content_hash(request.schema) if request.schema else None),
             ("tools", call.tools_hash, content_hash(request.tools) if request.tools else None),
+            ("stop texts", call.stop, list(request.stop)),
+            ("open last message", call.continues, request.continues),
             ("number of messages", len(prompt), len(request.messages)),
             *(
                 (f"message {place + 1} ({old.role})", old.model_dump_json(), new.model_dump_json())
@@ -90,12 +92,11 @@ class ReplayBackend:
 
 
 def prompts_of(calls: list[LLMCall]) -> list[list[Message]]:
-    """The whole prompt of every call: what it carried over from the prompt before it, and what it appended."""
+    """The whole prompt of every call: what it carried over from an earlier one, and what it appended."""
     prompts: list[list[Message]] = []
-    before: list[Message] = []
     for call in calls:
-        before = [*before[: call.carried], *call.appended]
-        prompts.append(before)
+        source = prompts[call.after] if call.after is not None and 0 <= call.after < len(prompts) else []
+        prompts.append([*source[: call.carried], *call.appended])
     return prompts
 
 

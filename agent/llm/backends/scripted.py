@@ -1,7 +1,11 @@
 """A backend whose replies stand in a file or come from a function: for tests, demonstrations and benchmarks.
 
-It answers in Ollama's own envelope, so a scripted reply is decoded, charged and read like any other. It keeps the
-completion cap as a server would: a longer reply is cut and says so.
+It answers in Ollama's own envelope, so a scripted reply is decoded, charged and read like any other. As a server would,
+it ends a reply before the request's stop texts, and cuts one that is longer than the completion cap.
+
+A file of replies (`--scripted FILE`) is a JSON list, or a mapping from case id to list. A reply is a text, or an object
+with the fields of ScriptedReply. Native tool calls stand in `tool_calls`:
+`{"tool_calls": [{"name": "clock", "arguments": {"timezone": "UTC"}}]}`
 """
 
 from __future__ import annotations
@@ -9,28 +13,31 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 from agent.errors import BackendError, NotSentError, UsageError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
+from agent.llm.backends.ollama import CHAT, GENERATE
 from agent.llm.bounds import message_bytes
 from agent.state import ModelInfo
 
 BYTES_PER_TOKEN = 4
-_FIELDS = {"content", "thinking", "prompt_tokens", "completion_tokens", "status", "body", "not_sent", "seconds"}
+THINK_END = "</think>"
 
 
 @dataclass(frozen=True)
 class ScriptedReply:
     """One reply. Counts that are not given are made from the bytes (four to a token); -1 leaves a count out.
 
+    `tool_calls` are native calls, each an object of `name` and `arguments`; a cap that ends the reply loses them.
     `body` replaces the whole envelope (with `status`); `not_sent` plays a refused connection.
     """
 
     content: str = ""
     thinking: str = ""
+    tool_calls: Sequence[dict[str, Any]] = ()
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     status: int = 200
@@ -54,15 +61,15 @@ class ScriptedBackend:
         self._sent = 0
 
     def describe(self) -> ModelInfo:
-        """The script's name; there are no weights."""
-        return ModelInfo(name=self._model, backend=self.name)
+        """The script's name; there are no weights. A script can play a call, and go on from what was begun."""
+        return ModelInfo(name=self._model, backend=self.name, tools=True, continues=True)
 
     def count_prompt_tokens(self, request: ChatRequest) -> int | None:  # noqa: ARG002  the protocol's signature
         """A script cannot count ahead, as Ollama cannot."""
         return None
 
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
-        """The next reply of the script.
+        """The next reply of the script, in the envelope of `/api/generate` where it goes on from what was begun.
 
         Raises:
             NotSentError: the script says that the connection is refused.
@@ -74,10 +81,14 @@ class ScriptedBackend:
         self._sent += 1
         if reply.seconds:
             time.sleep(reply.seconds)
-        body = reply.body if reply.body is not None else _envelope(request, reply)
-        if on_text and reply.body is None:
-            on_text(reply.content)
-        return RawReply("/api/chat", reply.status, "application/json", body, streamed=False, seconds=reply.seconds)
+        body = reply.body
+        if body is None:
+            written, finish = _as_written(request, reply)
+            body = _envelope(request, written, finish)
+            if on_text:
+                on_text(written.content)
+        endpoint = GENERATE if request.continues else CHAT
+        return RawReply(endpoint, reply.status, "application/json", body, streamed=False, seconds=reply.seconds)
 
     def close(self) -> None:
         """Nothing is held."""
@@ -105,12 +116,25 @@ def _reply(item: Any, where: str) -> ScriptedReply:
         return ScriptedReply(content=item)
     if not isinstance(item, dict):
         raise UsageError(f"{where}: must be a text or an object, not {type(item).__name__}")
-    if unknown := set(item) - _FIELDS:
-        raise UsageError(f"{where}: unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(_FIELDS))}")
+    known = {field.name for field in fields(ScriptedReply)}
+    if unknown := set(item) - known:
+        raise UsageError(f"{where}: unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(known))}")
+    if not _are_calls(item.get("tool_calls", [])):
+        raise UsageError(f"{where}: tool_calls must be a list of objects with a name and, as an object, arguments")
     for field in ("content", "body"):  # an object stands for its JSON text, to spare authors the quoting
         if isinstance(item.get(field), dict | list):
             item = {**item, field: json.dumps(item[field])}
     return ScriptedReply(**item)
+
+
+def _are_calls(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(call, dict)
+        and call.keys() == {"name", "arguments"}
+        and isinstance(call["name"], str)
+        and isinstance(call["arguments"], dict)
+        for call in value
+    )
 
 
 def _in_order(replies: Iterable[ScriptedReply | str]) -> Script:
@@ -126,28 +150,41 @@ def _in_order(replies: Iterable[ScriptedReply | str]) -> Script:
     return script
 
 
-def _envelope(request: ChatRequest, reply: ScriptedReply) -> str:
-    prompt = _count(reply.prompt_tokens, sum(map(message_bytes, request.messages)))
-    content, finish = _within_cap(reply, request.max_completion_tokens)
-    completion = _count(reply.completion_tokens, len((content + reply.thinking).encode("utf-8", "replace")))
-    message: dict[str, Any] = {"role": "assistant", "content": content}
+def _as_written(request: ChatRequest, reply: ScriptedReply) -> tuple[ScriptedReply, str]:
+    """What of a reply a model would come to write before a stop text or the cap, and the reason for its end."""
+    thought = f"{reply.thinking}{THINK_END}" if reply.thinking else ""
+    whole = thought + reply.content
+    ends = [place for stop in request.stop if (place := whole.find(stop)) >= 0]
+    if ends:
+        end = min(ends)
+        content = whole[len(thought) : end]
+        reply = replace(reply, thinking=reply.thinking[:end], content=content, tool_calls=())
+    cap = request.max_completion_tokens * BYTES_PER_TOKEN
+    if reply.completion_tokens is not None or _size(reply.content, reply.tool_calls) <= cap:
+        return reply, "stop"
+    content = reply.content.encode("utf-8", "replace")[:cap].decode("utf-8", "ignore")
+    return replace(reply, content=content, tool_calls=()), "length"
+
+
+def _envelope(request: ChatRequest, reply: ScriptedReply, finish: str) -> str:
+    message: dict[str, Any] = {"response" if request.continues else "content": reply.content}
     if reply.thinking:
         message["thinking"] = reply.thinking
-    body = {"model": "scripted", "message": message, "done": True, "done_reason": finish}
-    if prompt >= 0:
-        body["prompt_eval_count"] = prompt
-    if completion >= 0:
-        body["eval_count"] = completion
-    return json.dumps(body)
+    if reply.tool_calls:
+        message["tool_calls"] = [
+            {"id": f"call_{place}", "function": {"index": place, **call}} for place, call in enumerate(reply.tool_calls)
+        ]
+    body = {"model": "scripted", "done": True, "done_reason": finish}
+    body |= message if request.continues else {"message": {"role": "assistant", **message}}
+    counts = {
+        "prompt_eval_count": _count(reply.prompt_tokens, sum(map(message_bytes, request.messages))),
+        "eval_count": _count(reply.completion_tokens, _size(reply.content + reply.thinking, reply.tool_calls)),
+    }
+    return json.dumps(body | {name: count for name, count in counts.items() if count >= 0})
 
 
-def _within_cap(reply: ScriptedReply, cap: int) -> tuple[str, str]:
-    if reply.completion_tokens is not None:
-        return reply.content, "stop"
-    data = reply.content.encode("utf-8", "replace")
-    if -(-len(data) // BYTES_PER_TOKEN) <= cap:
-        return reply.content, "stop"
-    return data[: cap * BYTES_PER_TOKEN].decode("utf-8", "ignore"), "length"
+def _size(text: str, calls: Sequence[dict[str, Any]]) -> int:
+    return len(text.encode("utf-8", "replace")) + (len(json.dumps(list(calls))) if calls else 0)
 
 
 def _count(given: int | None, size: int) -> int:
