@@ -1,0 +1,68 @@
+"""A conversation with the model that only grows at its end, so that a server's prefix cache holds what came before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from agent.errors import ModelError
+from agent.llm.client import Ask, LLMClient
+from agent.llm.replies import Reply
+from agent.prompts.budget_line import budget_line
+from agent.state import AgentState, Message, Purpose
+from agent.strategies.react import NO_REPLY
+
+
+class Conversation:
+    """One system message and what was said after it. A strategy may hold several in one run."""
+
+    def __init__(self, system: str) -> None:
+        self._messages = [Message(role="system", content=system)]
+
+    def ask(
+        self,
+        llm: LLMClient,
+        text: str,
+        purpose: Purpose,
+        *,
+        phase: str,
+        schema: dict[str, Any] | None = None,
+        as_text: bool = False,
+        stream: bool = False,
+    ) -> Reply:
+        """The reply to `text`, which goes out with the budget line under it. Both are kept, whatever the reply is.
+
+        Raises:
+            ModelError: the reply cannot be used.
+            OnlyAnswerLeftError, BudgetExceededError: nothing was sent, and nothing is kept.
+        """
+        tail = self._tail(llm, text)
+        try:
+            messages = (*self._messages, tail)
+            reply = llm.chat(Ask(messages, purpose, schema=schema, stream=stream, phase=phase, as_text=as_text))
+        except ModelError:
+            self._grow(tail, llm.last_content)
+            raise
+        self._grow(tail, llm.last_content)
+        return reply
+
+    def note(self, llm: LLMClient, text: str, answer: str) -> None:
+        """Keep `text` as if it had been asked, with the answer that was given without asking."""
+        self._grow(self._tail(llm, text), answer)
+
+    def can_answer(self, llm: LLMClient, text: str) -> bool:
+        """Whether an answer to `text` could be paid for now."""
+        return llm.answer_cap((*self._messages, self._tail(llm, text))) > 0
+
+    @staticmethod
+    def _tail(llm: LLMClient, text: str) -> Message:
+        return Message(role="user", content=f"{text}\n{budget_line(llm.budget_left())}")
+
+    def _grow(self, tail: Message, reply: str | None) -> None:
+        self._messages += [tail, Message(role="assistant", content=reply or NO_REPLY)]
+
+
+def earlier_turns(state: AgentState) -> list[tuple[str, str]]:
+    """What the user said before this turn, each with its answer."""
+    answers = {step.turn: step.answer for step in state.steps if step.answer is not None}
+    asked = [state.task, *state.follow_ups]
+    return [(asked[turn], answer) for turn, answer in sorted(answers.items())]
