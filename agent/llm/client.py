@@ -20,7 +20,7 @@ from agent.llm.bounds import Bound
 from agent.llm.envelopes import usage_of
 from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
-from agent.llm.replies import Reply, read_reply
+from agent.llm.replies import Reply, read_reply, read_thinking
 from agent.prompts.budget_line import BudgetLeft
 from agent.reporter import Reporter
 from agent.state import AgentState, LLMCall, Message, Purpose, Timing, content_hash
@@ -40,7 +40,8 @@ class Ask:
     `phase` is the strategy's word for the call (route, extract, ...). `tools` are offered as native definitions;
     without `send_tools` they only say which calls may be found in the text. A reply ends before any of `stop`. With
     `continues` the last message is the model's own, and the reply goes on from it: only where `state.model.continues`.
-    `stream` shows the reply as it comes. With `as_text` the strategy reads a constrained reply itself.
+    `stream` shows the reply as it comes. With `as_text` the strategy reads a constrained reply itself. With `thinks`
+    all of the reply is thinking.
     """
 
     messages: tuple[Message, ...]
@@ -53,6 +54,7 @@ class Ask:
     stop: tuple[str, ...] = ()
     continues: bool = False
     as_text: bool = False
+    thinks: bool = False
 
 
 class LLMClient:
@@ -293,6 +295,8 @@ class LLMClient:
         self._history.replied(envelope.content)
         exact = entry.prompt_tokens_bound if entry.bound_kind == "exact" else None
         refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx, exact)
+        if ask.thinks:
+            return read_thinking(envelope)
         return read_reply(envelope, schema=_read_as(ask), tools=ask.tools or ())
 
     @staticmethod

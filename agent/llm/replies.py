@@ -17,13 +17,14 @@ from agent.llm import strict_json
 from agent.llm.backends.base import Envelope
 from agent.llm.schemas import first_mismatch
 from agent.llm.text_calls import calls_in_text
-from agent.llm.thinking import split_thinking
+from agent.llm.thinking import leading_thinking, split_thinking
 from agent.llm.tool_calls import Outcome, read_native
 from agent.state import ToolCall
 
 Source = Literal["none", "native", "text"]
 
 NATIVE_BESIDE_JSON = "native_calls_beside_json"
+CUT_THINKING = "cut_thinking"
 _FENCE_OPEN = re.compile(r"```\w*")
 # Where an object or a list may begin inside prose: `{curly}` and `[1]` in a sentence do not look like this.
 _STARTS = {"object": re.compile(r"\{\s*[\"}]"), "array": re.compile(r"\[\s*[\[{\"\]]")}
@@ -90,6 +91,21 @@ def read_reply(
         raise reply.faults[0]
     if schema is None and not reply.outcomes:
         reply.answer = text
+    return reply
+
+
+def read_thinking(envelope: Envelope) -> Reply:
+    """Read a reply that was asked for as thinking, wherever the server put it. A cut one is thinking all the same.
+
+    Raises:
+        ModelError: empty_reply.
+    """
+    parts = (envelope.thinking.strip(), leading_thinking(envelope.content))
+    reply = Reply("\n".join(part for part in parts if part))
+    if not reply.thinking:
+        raise ModelError("empty_reply", "the reply holds no thinking")
+    if envelope.finish == "length":
+        reply.repairs.append(CUT_THINKING)
     return reply
 
 

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from agent.strategies.base import Strategy
+from agent.strategies.native import Native
+from agent.strategies.pipeline import Pipeline
 from agent.strategies.react import React
+from agent.strategies.two_phase import TwoPhase
 from agent.tools.registry import ToolRegistry
 
-STRATEGIES: dict[str, Callable[[ToolRegistry, int], Strategy]] = {React.name: React}
+STRATEGIES: dict[str, Callable[[ToolRegistry, int], Strategy]] = {
+    React.name: React,
+    Native.name: Native,
+    Pipeline.name: Pipeline,
+    TwoPhase.name: TwoPhase,
+}
 
 
 def make_strategy(name: str, tools: ToolRegistry, max_completion_tokens: int) -> Strategy:
