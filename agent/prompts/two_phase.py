@@ -18,7 +18,7 @@ from agent.state import StepRecord, ToolCall, ToolResult
 FINISH = "finish"
 THINK_END = "</think>"
 NOTHING_WRITTEN = "(nothing)"
-NO_ACTIONS = "I will write the actions in the form that was asked for."
+NO_ACTIONS = "I did not get anything done."
 THINKING_CUT = "Your thinking was cut off at its limit. Think in fewer words."
 NO_THINKING = "You did not think. Say in words what to do before you act."
 FINISH_IS_VOID = "You did not get to finish: an action before it failed."
