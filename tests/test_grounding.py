@@ -36,6 +36,7 @@ def test_what_a_source_says_is_founded(answer: str, source: str) -> None:
         ("It is 43.", "42", ["43"]),
         ("It is 4.59.", "4.58257569495584", ["4.59"]),
         ("Some 1.3 million people", "1,234,567", ["1300000"]),
+        ("It is 1.50.", "1.46", ["1.50"]),
         ("Roughly 100", "120", ["100"]),
         ("It is 12.", "10", ["12"]),
         ("7, again 7, and 8", "", ["7", "8"]),

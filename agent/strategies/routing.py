@@ -52,14 +52,14 @@ def note_fault(noted: Decision, error: ModelError) -> None:
 
 
 def payable_calls(state: AgentState, left: BudgetLeft) -> int | None:
-    """How many more calls the budget pays for, at the price of the dearest so far; None where nothing caps them.
+    """About how many more calls the budget pays for, at the price of the dearest so far; None where nothing caps them.
 
-    The price of the next call is the gate's to judge: it says by itself when there is only money for an answer.
+    An estimate to plan with: what a call may cost at most is for the client to judge.
     """
     dearest = max((entry.settled_microusd for entry in state.ledger), default=0)
     if left.microusd_left is None or not dearest:
         return left.calls_left
-    by_money = max(LEAST_FOR_TOOL, left.microusd_left // dearest)
+    by_money = left.microusd_left // dearest
     return by_money if left.calls_left is None else min(left.calls_left, by_money)
 
 

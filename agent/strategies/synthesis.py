@@ -25,7 +25,6 @@ def ask_answer(talk: Conversation, llm: LLMClient, text: str, sources: Sequence[
     """
     reply = talk.ask(llm, text, "answer", phase="answer")
     noted.thinking = reply.thinking
-    noted.repairs += reply.repairs
     answer = str(reply.answer)
     numbers = _unfounded(answer, sources, noted)
     if numbers and talk.can_answer(llm, again := prompts.unfounded(numbers)):
