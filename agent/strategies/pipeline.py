@@ -63,8 +63,6 @@ class Pipeline:
         if by_words not in offered or by_words in _succeeded(steps):
             by_words = None
         left = payable_calls(state, llm.budget_left())
-        if left is not None and left < LEAST_FOR_TOOL:
-            by_words = None
         if left is not None and left <= LEAST_FOR_TOOL + (by_words is not None):
             instead = f"the words of the task choose {by_words}" if by_words else "SYNTHESIZE with what there is"
             self._note("pipeline_shortened", f"calls left: {left}; no ROUTE, {instead}")
