@@ -1,8 +1,8 @@
 """A body off the wire -> an Envelope, or whose fault it is that there is none.
 
-Three wrappings: Ollama's `/api/chat` and `/api/generate` (one object, or one a line) and `/v1/chat/completions` (one
-object, or server-sent events). Pure: bytes in, types out. Any body, however broken, gives an Envelope or one of the
-errors of `agent.errors`.
+Two wrappings: Ollama's `/api/chat` and `/api/generate` (one object, or one a line); `/v1/chat/completions` and
+`/v1/completions` (one object, or server-sent events). Pure: bytes in, types out. Any body, however broken, gives an
+Envelope or one of the errors of `agent.errors`.
 """
 
 from __future__ import annotations

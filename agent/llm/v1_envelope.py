@@ -1,4 +1,7 @@
-"""The wrapping of `/v1/chat/completions`, one object or many pieces, with the `timings` that llama.cpp adds."""
+"""The wrapping of `/v1/chat/completions` and `/v1/completions`, one object or many pieces.
+
+With the `timings` that llama.cpp adds.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ def read_v1(documents: list[dict[str, Any]], *, streamed: bool) -> Envelope:
     """The objects of one reply, in order, as an Envelope; `finish` stays None where no object ends it.
 
     Raises:
-        BackendError: an object is no piece of a chat completion.
+        BackendError: an object is no piece of a completion.
     """
     envelope = Envelope()
     content, thinking = [], []
@@ -29,7 +32,7 @@ def read_v1(documents: list[dict[str, Any]], *, streamed: bool) -> Envelope:
         _note_times(envelope, as_dict(document.get("timings")))
         choice = _first_choice(document)
         message = as_dict(choice.get("message") or choice.get("delta"))
-        content.append(as_text(message.get("content")))
+        content.append(as_text(message.get("content")) or as_text(choice.get("text")))
         thinking.append(as_text(message.get("reasoning_content")) or as_text(message.get("reasoning")))
         if "delta" not in choice:
             latest = {}

@@ -1,8 +1,8 @@
 """The model in the box: llama.cpp (xllamacpp) on loopback with a GGUF file, started at the first use.
 
-Facts about its server, measured with xllamacpp 2026.10: `/v1/chat/completions/input_tokens` counts a prompt exactly as
-the completion will (24 of 24 conversations); an empty conversation, a cap of 0 and `tools` are accepted and do
-something else than was asked, so they are refused here; a prompt over the window is a 400, never cut.
+Its server accepts an empty conversation, a cap of 0, and tools that the model's template has no place for, and does
+something else than was asked, so they are refused here; a prompt over the window is a 400, never cut (measured with
+xllamacpp 2026.10).
 """
 
 from __future__ import annotations
@@ -19,14 +19,12 @@ from typing import IO, Any
 
 from agent.errors import BackendError, RequestError, StoreError, UsageError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
-from agent.llm.backends.http import Transport
-from agent.llm.backends.http_call import Call
-from agent.llm.backends.openai import OpenAIBackend, wire_messages
-from agent.llm.envelopes import object_of
+from agent.llm.backends.llama_cpp import LlamaCppServer
 from agent.state import ModelInfo
 
-COUNT = "/v1/chat/completions/input_tokens"
-COUNT_SECONDS = 30.0
+# For the prompts that other conversations took the place of. A token of the model in the box takes 23 KB: eleven full
+# windows of 8192, and a run makes ten calls.
+CACHE_MIB = 2048
 START_SECONDS = 300.0
 STOP_SECONDS = 5.0
 # A model of this size repeats itself until a grammar stops it, in digits above all. llama.cpp's DRY sampler makes each
@@ -52,8 +50,7 @@ class EmbeddedBackend:
         self._log_path = log_path
         self._lock = threading.Lock()
         self._process: subprocess.Popen[str] | None = None
-        self._wire: OpenAIBackend | None = None
-        self._counter: Transport | None = None
+        self._server: LlamaCppServer | None = None
         self._info: ModelInfo | None = None
 
     def describe(self) -> ModelInfo:
@@ -64,64 +61,59 @@ class EmbeddedBackend:
             BackendError: llama.cpp cannot load it.
         """
         self._started()
-        if self._info is None:
-            raise BackendError("server_error", "the embedded model was stopped")
-        return self._info
+        return self._known()
 
     def count_prompt_tokens(self, request: ChatRequest) -> int | None:
-        """The exact count; tool definitions never reach the embedded model's prompt.
+        """The exact count.
 
         Raises:
             BackendError: the server does not answer.
         """
-        self._refuse_odd(request)
-        self._started()
-        if self._counter is None:
-            return None
-        call = Call("POST", COUNT, COUNT_SECONDS, {"messages": wire_messages(request.messages)})
-        count = object_of(self._counter.send(call)).get("input_tokens")
-        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise BackendError("bad_reply", f"the embedded server counted a prompt as {count!r:.60}")
-        return count
+        return self._ready_for(request).count_prompt_tokens(request)
 
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
-        """One chat completion.
+        """One reply, or the rest of one that was begun.
 
         Raises:
             NotSentError, BackendError: see `Transport.send`.
         """
-        self._refuse_odd(request)
-        return self._started().send(request, on_text)
+        return self._ready_for(request).send(request, on_text)
 
     def close(self) -> None:
         """Stop the server. Harmless when called twice; a later request starts it anew."""
         with self._lock:
             if self._process is not None:
                 _stop(self._process)
-            if self._wire is not None:
-                self._wire.close()
-            self._process = self._wire = self._counter = None
+            if self._server is not None:
+                self._server.close()
+            self._process = self._server = None
 
-    def _refuse_odd(self, request: ChatRequest) -> None:
-        if not request.messages or request.max_completion_tokens < 1:
+    def _ready_for(self, request: ChatRequest) -> LlamaCppServer:
+        """The server, for a request that it will not misread."""
+        if len(request.messages) <= request.continues or request.max_completion_tokens < 1:
             raise RequestError("request_invalid", "llama.cpp would generate from nothing, or a token nobody asked for")
-        if request.tools:
-            raise BackendError("tools_unsupported", "the embedded server ignores tools without a word")
         if request.num_ctx != self._num_ctx:
             raise RequestError("request_invalid", f"the embedded server has a window of {self._num_ctx}")
+        server = self._started()
+        if request.tools and not self._known().tools:
+            raise BackendError("tools_unsupported", "the embedded model's template has no place for tools")
+        return server
 
-    def _started(self) -> OpenAIBackend:
+    def _known(self) -> ModelInfo:
+        if self._info is None:
+            raise BackendError("server_error", "the embedded model was stopped")
+        return self._info
+
+    def _started(self) -> LlamaCppServer:
         with self._lock:
-            if self._process is not None and self._process.poll() is not None:  # ended by itself, or for its memory
-                _stop(self._process)
-                self._process = self._wire = self._counter = None
-            if self._wire is None:
-                self._start()
-            if self._wire is None:
-                raise BackendError("server_error", "the embedded server did not start")
-            return self._wire
+            if self._process is not None and (self._server is None or self._process.poll() is not None):
+                _stop(self._process)  # it ended by itself or for its memory, or did not say what it serves
+                self._process = self._server = None
+            if self._server is None:
+                self._server = self._start()
+            return self._server
 
-    def _start(self) -> None:
+    def _start(self) -> LlamaCppServer:
         _refuse_no_gguf(self._model_path)
         key, alias = secrets.token_urlsafe(24), self._model_path.stem
         settings = {
@@ -129,6 +121,7 @@ class EmbeddedBackend:
             "alias": alias,
             "num_ctx": self._num_ctx,
             "threads": self._threads,
+            "cache_mib": CACHE_MIB,
             "key": key,
         }
         try:
@@ -147,12 +140,12 @@ class EmbeddedBackend:
                 f"llama.cpp cannot serve {self._model_path} ({ready.get('error', 'it gave no reason')}); its log is"
                 f" {self._log_path}; `make setup` installs it and the model",
             )
-        self._wire = OpenAIBackend(ready["url"], alias, api_key=key, extra_body={"cache_prompt": True, **SAMPLER})
-        self._counter = Transport(ready["url"], bearer=key)
-        self._info = self._ask_model(self._wire, alias, str(ready.get("version") or ""))
+        server = LlamaCppServer(ready["url"], alias, key=key, sampler=SAMPLER)
+        self._info = self._ask_model(server, alias, str(ready.get("version") or ""))
+        return server
 
-    def _ask_model(self, wire: OpenAIBackend, alias: str, version: str) -> ModelInfo:
-        meta = ((wire.models() or {}).get(alias) or {}).get("meta") or {}
+    def _ask_model(self, server: LlamaCppServer, alias: str, version: str) -> ModelInfo:
+        meta = server.facts()
         with self._model_path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
         size, trained = meta.get("n_params"), meta.get("n_ctx_train")
@@ -165,6 +158,8 @@ class EmbeddedBackend:
             parameters=f"{size / 1e6:.0f}M" if isinstance(size, int) else None,
             context_window=trained if isinstance(trained, int) else self._num_ctx,
             sampler=dict(SAMPLER),
+            tools=server.calls_tools(),
+            continues=True,
         )
 
 

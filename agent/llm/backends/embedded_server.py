@@ -27,7 +27,11 @@ def main() -> None:
         params.hostnames = ["127.0.0.1"]
         params.port = 0
         params.n_ctx = settings["num_ctx"]
+        # One conversation after the other, each with the whole window. What a request takes the place of is kept in
+        # memory, always: by its default the server lets go of the end of a prompt that has half of the next one's head.
         params.n_parallel = 1
+        params.slot_prompt_similarity = 0.0
+        params.cache_ram_mib = settings["cache_mib"]
         params.cpuparams.n_threads = settings["threads"]
         params.cpuparams_batch.n_threads = settings["threads"]
         params.ui = False

@@ -56,7 +56,7 @@ class OpenAIBackend:
         if request.continues:
             raise RequestError("request_invalid", "no /v1 request goes on from a reply that was begun")
         call = generating(CHAT, request, self.chat_body(request))
-        return self._transport.send(call, _text_of_events(on_text) if on_text and request.stream else None)
+        return self._transport.send(call, text_of_events(on_text) if on_text and request.stream else None)
 
     def chat_body(self, request: ChatRequest) -> dict[str, Any]:
         """What is sent for a request."""
@@ -147,12 +147,14 @@ def wire_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
     return wire
 
 
-def _text_of_events(on_text: OnText) -> Callable[[bytes], None]:
+def text_of_events(on_text: OnText) -> Callable[[bytes], None]:
+    """Tells `on_text` the reply's text in each event of a streamed chat or completion."""
+
     def line(data: bytes) -> None:
         field, _, value = data.partition(b":")
         choices = object_in(value).get("choices") if field == b"data" else None
         choice = as_dict(choices[0]) if isinstance(choices, list) and choices else {}
-        text = as_text(as_dict(choice.get("delta")).get("content"))
+        text = as_text(as_dict(choice.get("delta")).get("content")) or as_text(choice.get("text"))
         if text:
             on_text(text)
 
