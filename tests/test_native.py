@@ -62,6 +62,11 @@ def test_a_call_its_result_and_the_answer() -> None:
     assert all(request.stream for request in server.requests)
 
 
+def test_what_is_said_beside_a_call_is_a_thought_and_inline_thinking_is_none() -> None:
+    state = run([math("6*7", content="<think>Six sevens.</think>Let me see."), "42."])
+    assert (state.steps[0].thinking, state.steps[0].thought) == ("Six sevens.", "Let me see.")
+
+
 def test_the_tools_go_with_every_call_and_are_the_same_object() -> None:
     server = ToolServer([math("6*7"), math("1+1"), "It is 42."])
     played(server)

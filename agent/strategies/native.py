@@ -10,6 +10,7 @@ from __future__ import annotations
 from agent.errors import BackendError, ModelError
 from agent.llm.client import Ask, LLMClient
 from agent.llm.replies import Reply
+from agent.llm.thinking import split_thinking
 from agent.prompts import native as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, GuardEvent, Message, ToolFault
@@ -114,7 +115,7 @@ class Native:
         return Decision(
             actions=reply.calls,
             answer=reply.answer,
-            thought=(llm.last_content or "").strip() if reply.source == "native" else "",
+            thought=split_thinking(llm.last_content or "")[1] if reply.source == "native" else "",
             thinking=reply.thinking,
             repairs=list(reply.repairs),
             refused=reply.faults,

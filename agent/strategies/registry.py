@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from agent.strategies.auto import Auto
 from agent.strategies.base import Strategy
 from agent.strategies.native import Native
 from agent.strategies.pipeline import Pipeline
@@ -12,6 +13,7 @@ from agent.strategies.two_phase import TwoPhase
 from agent.tools.registry import ToolRegistry
 
 STRATEGIES: dict[str, Callable[[ToolRegistry, int], Strategy]] = {
+    Auto.name: Auto,
     React.name: React,
     Native.name: Native,
     Pipeline.name: Pipeline,
