@@ -14,6 +14,7 @@ from cli.outcome import exit_code, prepare_process
 
 # Each word, what reads its arguments, and what carries it out.
 SUBCOMMANDS: dict[str, tuple[Callable[[], arguments.Parser], str]] = {
+    "chat": (arguments.chat_parser, "cli.chat:chat"),
     "report": (arguments.report_parser, "cli.reporting:report"),
     "verify": (arguments.verify_parser, "cli.reporting:verify"),
     "replay": (arguments.replay_parser, "cli.replaying:replay"),

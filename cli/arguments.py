@@ -13,6 +13,7 @@ from agent.errors import UsageError
 
 MAIN_EPILOG = """\
 subcommands (main.py SUBCOMMAND --help):
+  chat [MESSAGE]      talk to a model at the terminal, within one budget
   report [DIR]        write test_results.md from the traces of the latest batch
   verify PATH...      recompute every cap from the traces alone; exit 1 where one was broken
   replay TRACE        run a trace again without a model; report the first step that differs
@@ -73,10 +74,31 @@ def task_parser() -> Parser:
     parser.add_argument("--all-tests", action="store_true", help="run every suite in suites/, as run_tests.py does")
     parser.add_argument("--json", action="store_true", help="print one JSON object on standard output, nothing else")
     add_model_flags(parser)
-    parser.add_argument("--toolset", metavar="NAME", help="which tools the task may use (default: core)")
+    _add_run_flags(parser)
+    return parser
+
+
+def chat_parser() -> Parser:
+    """main.py chat."""
+    parser = Parser(
+        "main.py chat",
+        "Talk to a local model. A chat is one run: its caps hold for all of it, and it leaves one trace.\n"
+        "/quit or Ctrl-D ends it, /help lists what else there is. Where the input is no terminal, its lines are"
+        " messages.",
+        "exit codes: 0 the person ended it, 1 the budget or a loop did, 2 wrong usage or configuration,\n"
+        "3 the backend or the machine failed, 130 interrupted (what was said is kept)",
+    )
+    parser.add_argument("message", nargs="?", metavar="MESSAGE", help="what to say first; else it is asked for")
+    add_model_flags(parser)
+    _add_run_flags(parser)
+    return parser
+
+
+def _add_run_flags(parser: Parser) -> None:
+    """What a single run is given beside its model."""
+    parser.add_argument("--toolset", metavar="NAME", help="the tools: core, fs, or both: core,fs (default: core)")
     parser.add_argument("--traces", metavar="DIR", help="where the trace is written (default: traces)")
     add_color_flag(parser)
-    return parser
 
 
 def suite_parser() -> Parser:
@@ -113,6 +135,13 @@ def add_model_flags(parser: Parser, *, several: bool = False) -> None:
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")
     parser.add_argument("--temperature", metavar="T", help="0 to 2 (default: 0)")
     parser.add_argument("--scripted", metavar="FILE", help="JSON replies for --backend scripted")
+    add_plugin_flag(parser)
+
+
+def add_plugin_flag(parser: Parser) -> None:
+    """Where a tool or a strategy of the person's own may be needed."""
+    text = "a Python file of your own that registers tools or strategies; may be given again"
+    parser.add_argument("--plugin", action="append", metavar="FILE", help=text)
 
 
 def add_color_flag(parser: Parser) -> None:
@@ -140,6 +169,7 @@ def verify_parser() -> Parser:
         "exit codes: 0 all caps kept, 1 one was broken or a trace contradicts itself, 2 a file cannot be read",
     )
     parser.add_argument("path", nargs="+", metavar="PATH", help="trace files, or folders of them")
+    add_plugin_flag(parser)
     return parser
 
 
@@ -152,6 +182,7 @@ def replay_parser() -> Parser:
     )
     parser.add_argument("trace", metavar="TRACE", help="a trace file")
     parser.add_argument("--live-tools", action="store_true", help="run the tools again as well")
+    add_plugin_flag(parser)
     add_color_flag(parser)
     return parser
 

@@ -85,17 +85,28 @@ def _report_missing(error: ModuleNotFoundError) -> int:
     return USAGE
 
 
-def _report_bug(error: Exception) -> int:
-    summary = f"this is a bug of Shoestring ({type(error).__name__}: {error})"
+def log_traceback(error: BaseException) -> Path:
+    """Write an error with its traceback to the end of the log, and say where that is.
+
+    Raises:
+        OSError: the log cannot be written; its `filename` says where it would be.
+    """
     trail = "".join(traceback.format_exception(error))
     path = _log_folder() / LOG_NAME
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as log:
+        log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')}\n{encodable(trail)}\n")
+    return path
+
+
+def _report_bug(error: Exception) -> int:
+    summary = f"this is a bug of Shoestring ({type(error).__name__}: {error})"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as log:
-            log.write(f"{datetime.now(UTC).isoformat(timespec='seconds')}\n{encodable(trail)}\n")
+        path = log_traceback(error)
     except OSError as refused:
-        say(f"{summary}; its traceback follows, since {path} cannot be written ({refused.strerror})")
-        sys.stderr.write(encodable(trail))
+        log = f"{refused.filename} cannot be written ({refused.strerror})"
+        say(f"{summary}; its traceback follows, since {log}")
+        sys.stderr.write(encodable("".join(traceback.format_exception(error))))
         return BUG
     say(f"{summary}; its traceback is in {path}")
     return BUG

@@ -9,6 +9,7 @@ from pathlib import Path
 from agent.errors import UsageError
 from cli.escape import inert
 from cli.outcome import FAILED, OK
+from cli.plugins import load_plugins
 from cli.terminal import TerminalReporter, make_console, print_labelled
 from evals.replay import replay as replay_trace
 from evals.replay import why_not
@@ -21,6 +22,7 @@ def replay(args: Namespace) -> int:
     Raises:
         UsageError: the trace cannot be read, or holds what no replay can follow.
     """
+    load_plugins(args.plugin)
     trace = load(Path(args.trace))
     if reason := why_not(trace):
         raise UsageError(f"{args.trace}: cannot be replayed: {reason}")

@@ -14,6 +14,7 @@ from agent.errors import UsageError
 from agent.state import AgentState
 from cli.escape import inert
 from cli.outcome import FAILED, OK
+from cli.plugins import load_plugins
 from evals.report import render_report
 from evals.traces import load_all
 from evals.verify import verify_paths
@@ -45,6 +46,7 @@ def verify(args: Namespace) -> int:
     Raises:
         UsageError: a path is not there, or no trace is.
     """
+    load_plugins(args.plugin)
     checked = verify_paths([Path(path) for path in args.path])
     for trace in checked:
         print(f"{'BROKEN' if trace.faults else 'ok':<7} {inert(str(trace.path))}")

@@ -24,6 +24,7 @@ from cli.compose import ROOT, backends, check_models, git_commit, settings_of, w
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
+from cli.plugins import load_plugins
 from cli.reporting import check_writable, write_report
 from cli.terminal import make_console
 from evals.cases import load_suite
@@ -80,6 +81,7 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     """
     ways = Ways(_listed("--strategy", args.strategy), _listed("--model", args.model))
     settings, flags = settings_of(_first_way(args, ways))
+    load_plugins(args.plugin)
     approve = parse_rules(args.approve or ())
     suites = [load_suite(path) for path in paths]
     more: dict[str, Any] = {"epochs": args.epochs, "flags": flags, "ways": ways, "approve": approve}

@@ -7,14 +7,17 @@ import sys
 from argparse import Namespace
 
 from agent.config import Settings
+from agent.guards.approvals import parse_rules
 from agent.reporter import SilentReporter
 from agent.state import AgentState
-from cli.compose import backends, git_commit, settings_of
+from cli.compose import BackendFor, backends, git_commit, settings_of
 from cli.intake import read_task
 from cli.log import keep_log
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
+from cli.person import Person, how_to_allow, is_at_terminal, print_whole_call, waiting_call
+from cli.plugins import load_plugins
 from cli.terminal import TerminalReporter, make_console
-from evals.plan import Plan, plan_task
+from evals.plan import plan_task
 from evals.runner import Finished, Runner
 from evals.store import TraceStore
 
@@ -27,28 +30,46 @@ def one_task(args: Namespace) -> int:
     """
     task = read_task(args.task, sys.stdin.buffer)
     settings, _ = settings_of(args)
-    plan = plan_task(settings, task)
+    load_plugins(args.plugin)
+    plan = plan_task(settings, task, parse_rules(args.approve or ()))
     reporter = _reporter(args)
+    can_ask = is_at_terminal() and not args.json
+    person = Person(make_console(sys.stdout, color=not args.no_color))
     keep_log(settings.traces_dir)
-    finished = _run(settings, plan, reporter)
-    if isinstance(reporter, TerminalReporter):
-        reporter.trace_written(str(finished.trace))
+    with TraceStore(settings.traces_dir) as store, backends(settings, [plan], reporter.notice) as backend_for:
+        finished = make_runner(settings, store, backend_for, person, can_ask=can_ask).run(plan, reporter)
+    tell_end(finished, reporter)
     if args.json:
         print(json.dumps(summary(finished)), flush=True)
-    return _ended(finished.state, shown=not args.json and sys.stdout.isatty())
+    return ended(finished.state, shown=not args.json and sys.stdout.isatty())
 
 
-def _run(settings: Settings, plan: Plan, reporter: TerminalReporter | SilentReporter) -> Finished:
-    with TraceStore(settings.traces_dir) as store, backends(settings, [plan], reporter.notice) as backend_for:
-        runner = Runner(
-            store=store,
-            backend_for=backend_for,
-            call_timeout_seconds=settings.call_timeout_seconds,
-            search_provider=settings.search_provider,
-            secrets=settings.secret_values(),
-            git_commit=git_commit(),
-        )
-        return runner.run(plan, reporter)
+def make_runner(
+    settings: Settings, store: TraceStore, backend_for: BackendFor, person: Person, *, can_ask: bool
+) -> Runner:
+    """What carries out a single run. The person is asked about calls only where they `can_ask`."""
+    return Runner(
+        store=store,
+        backend_for=backend_for,
+        call_timeout_seconds=settings.call_timeout_seconds,
+        search_provider=settings.search_provider,
+        secrets=settings.secret_values(),
+        git_commit=git_commit(),
+        approver=person.allows if can_ask else None,
+        clock=person.clock,
+    )
+
+
+def tell_end(finished: Finished, reporter: TerminalReporter | SilentReporter) -> None:
+    """Where the trace is; and the whole call that waits for a person, where one does, with the way to allow it."""
+    call = waiting_call(finished.state)
+    if isinstance(reporter, TerminalReporter):
+        if call is not None:
+            print_whole_call(reporter.console, call)
+            reporter.notice(how_to_allow(call))
+        reporter.trace_written(str(finished.trace))
+    elif call is not None:
+        say(f"{finished.state.status_reason}; {how_to_allow(call)}")
 
 
 def _reporter(args: Namespace) -> TerminalReporter | SilentReporter:
@@ -75,7 +96,8 @@ def summary(finished: Finished) -> dict[str, object]:
     }
 
 
-def _ended(state: AgentState, *, shown: bool) -> int:
+def ended(state: AgentState, *, shown: bool) -> int:
+    """The exit code of a run. Whose fault it was is said where it is not `shown` already."""
     if state.status == "completed":
         return OK
     code = {"error": INVALID, "cancelled": INTERRUPTED}.get(state.status, FAILED)

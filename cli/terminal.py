@@ -59,7 +59,7 @@ class TerminalReporter(SilentReporter):
     """Shows one run while it happens."""
 
     def __init__(self, console: Console) -> None:
-        self._console = console
+        self.console = console
         self._in_text = False
 
     def run_started(self, state: AgentState) -> None:
@@ -69,7 +69,7 @@ class TerminalReporter(SilentReporter):
     def text(self, piece: str) -> None:
         """A streamed piece, as it comes."""
         self._in_text = True
-        self._console.print(Text(inert(piece)), end="", soft_wrap=True)
+        self.console.print(Text(inert(piece)), end="", soft_wrap=True)
 
     def call_finished(self, state: AgentState, call: LLMCall) -> None:
         """The meter; and what became of the call where that was not a plain reply."""
@@ -99,7 +99,15 @@ class TerminalReporter(SilentReporter):
 
     def run_finished(self, state: AgentState) -> None:
         """The end: status, answer (or what was found so far)."""
+        self.show_status(state)
+        self.show_answer(state)
+
+    def show_status(self, state: AgentState) -> None:
+        """How the run ended, and what it used."""
         self._line("status", describe_end(state))
+
+    def show_answer(self, state: AgentState) -> None:
+        """What the run came to, where it came to anything."""
         if state.answer is not None:
             self._line("PARTIAL" if state.answer_is_partial else "ANSWER", state.answer, limit=None)
 
@@ -110,9 +118,9 @@ class TerminalReporter(SilentReporter):
     def _line(self, label: str, text: str, style: str | None = None, limit: int | None = LIVE_CHARS) -> None:
         if self._in_text:
             self._in_text = False
-            self._console.print()
+            self.console.print()
         shown = inert(text).strip()
-        print_labelled(self._console, label, clip(shown, limit) if limit else shown, style)
+        print_labelled(self.console, label, clip(shown, limit) if limit else shown, style)
 
 
 def print_labelled(console: Console, label: str, text: str, style: str | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
@@ -54,7 +55,8 @@ class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
     `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all. `approver` asks a
-    person about a call; None where there is nobody to ask.
+    person about a call; None where there is nobody to ask. `clock` measures the seconds that a run may take; one that
+    stands still while a person is asked does not charge the run for their time.
     """
 
     store: TraceStore
@@ -65,6 +67,7 @@ class Runner:
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
     approver: Approver | None = None
+    clock: Callable[[], float] = time.monotonic
     git_commit: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
     _in_use: list[Backend] = field(default_factory=list)
@@ -95,7 +98,7 @@ class Runner:
         tools = _tools(plan, context)
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompts)
-        enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch)
+        enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch, clock=self.clock)
         llm = LLMClient(
             backend,
             enforcer,

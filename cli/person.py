@@ -1,0 +1,116 @@
+"""The person at the terminal: asked whether a call may be made, while the run's clock stands still."""
+
+from __future__ import annotations
+
+import json
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from agent.errors import CancelledRunError
+from agent.state import AgentState, ToolCall
+from cli.escape import inert
+from cli.terminal import LABEL_WIDTH, print_labelled
+
+QUESTION = "Allow this call? [y/N] "
+NAME_WIDTH = 24  # of an argument; a longer name goes on in the next line of its column
+
+
+def is_at_terminal() -> bool:
+    """Whether somebody can be asked here and can read the question."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+class Person:
+    """Whoever started the command. The seconds that they take are not the run's."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._waited = 0.0
+
+    def clock(self) -> float:
+        """Seconds that only grow while nobody waits for the person."""
+        return time.monotonic() - self._waited
+
+    @contextmanager
+    def waited_for(self) -> Iterator[None]:
+        """While this is open, the run waits for the person and its clock stands still."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._waited += time.monotonic() - began
+
+    def allows(self, call: ToolCall) -> bool:
+        """Show the call whole and wait for the person's word; whatever is not yes is no.
+
+        Raises:
+            CancelledRunError: the input has ended.
+            KeyboardInterrupt: Ctrl-C.
+        """
+        with self.waited_for():
+            print_whole_call(self._console, call)
+            _forget_what_was_typed()
+            self._console.print(Text(QUESTION, style="bold yellow"), end="", soft_wrap=True)
+            try:
+                line = sys.stdin.readline()
+            except KeyboardInterrupt:
+                self._console.print()
+                raise
+        if not line:
+            self._console.print()
+            raise CancelledRunError("the input ended where a call was to be allowed")
+        return line.strip().lower() in ("y", "yes")
+
+
+def waiting_call(state: AgentState) -> ToolCall | None:
+    """The call that ended a run because nobody could be asked about it."""
+    if state.status != "confirmation_required" or not state.steps:
+        return None
+    step = state.steps[-1]
+    waiting = [approval.action for approval in step.approvals if approval.verdict == "unanswered"]
+    return step.actions[waiting[-1]] if waiting else None
+
+
+def how_to_allow(call: ToolCall) -> str:
+    """What the person can do about a call that nobody could be asked about."""
+    return f"allow it with --approve {call.name}=allow, or run this at a terminal, where you are asked"
+
+
+def print_whole_call(console: Console, call: ToolCall) -> None:
+    """A call with every argument whole. A text stays in its own column: it cannot pass for another argument."""
+    print_labelled(console, "ASK", f"{inert(call.name)}, with" + (":" if call.arguments else " no arguments"))
+    arguments = {inert(name): _shown(value) for name, value in call.arguments.items()}
+    if not console.is_terminal:
+        width = max(map(len, arguments), default=0)
+        for name, value in arguments.items():
+            margin = " " * (LABEL_WIDTH + 1)
+            below = f"\n{margin}{'':{width}} "
+            console.print(Text(f"{margin}{name:{width}} {value.replace(chr(10), below)}"), soft_wrap=True)
+        return
+    grid = Table.grid(padding=(0, 1))
+    grid.add_column(width=LABEL_WIDTH)
+    grid.add_column(max_width=NAME_WIDTH, overflow="fold", style="magenta")
+    grid.add_column(overflow="fold")
+    for name, value in arguments.items():
+        grid.add_row("", Text(name), Text(value))
+    console.print(grid)
+
+
+def _shown(value: Any) -> str:
+    """A text of several lines as lines, each behind a bar; anything else as JSON. Inert."""
+    if isinstance(value, str) and "\n" in value:
+        return "\n".join(f"| {inert(line)}" for line in value.split("\n"))
+    return inert(json.dumps(value, ensure_ascii=False))
+
+
+def _forget_what_was_typed() -> None:
+    """A line that was typed or pasted before the question stood there is no answer to it."""
+    termios.tcflush(sys.stdin, termios.TCIFLUSH)
