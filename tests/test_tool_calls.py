@@ -264,7 +264,16 @@ def test_any_text_gives_a_reply_or_the_models_fault(pieces: list[str], finish: s
             "<function=a><parameter=b></tool_call>",
             "[TOOL_CALLS]",
         ),
-        *("<|python_tag|>a(", "```json\n{", '{"a":', "</think>", "<think>", "[TOOL_CALLS]a[ARGS]{", "</parameter>  "),
+        *(
+            "<|tool_call|>",
+            "<|python_tag|>a(",
+            "```json\n{",
+            '{"a":',
+            "</think>",
+            "<think>",
+            "[TOOL_CALLS]a[ARGS]{",
+            "</parameter>  ",
+        ),
         *(
             "functools[",
             "<start_function_call>call:a{b:<escape>",
@@ -278,7 +287,8 @@ def test_any_text_gives_a_reply_or_the_models_fault(pieces: list[str], finish: s
     ],
 )
 @pytest.mark.parametrize("before", ["", "{'a': \"", "<tool_call>"])
-def test_reading_takes_linear_time(piece: str, before: str) -> None:
+@pytest.mark.parametrize("after", ["", "x"])
+def test_reading_takes_linear_time(piece: str, before: str, after: str) -> None:
     """Were one of these quadratic, it would take minutes and meet the time limit that every test has."""
     with contextlib.suppress(ModelError):
-        read(before + piece * 50_000)
+        read(before + piece * 50_000 + after)

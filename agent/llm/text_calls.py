@@ -33,7 +33,8 @@ _MARKER = re.compile(
 _FENCE = re.compile(r"```(?:json|tool_call|tool_calls)?[ \t]*\n\s*(?=[\[{])")
 _FENCES_READ = 8
 MOST_CALLS = 64  # each broken call may look through all that follows; so many of them keep the time linear
-_ORPHANS = re.compile(r"(?:</(?:parameter|function|tool_call|function_call|invoke)>\s*)+\Z")
+_ORPHAN = re.compile(r"</(?:parameter|function|tool_call|function_call|invoke)>\Z")
+_LONGEST_ORPHAN = len("</function_call>")
 _QUOTE = "[\"'“”]"
 _CALL_SHAPED = re.compile(
     rf"[\[\s]*\{{\s*{_QUOTE}(?:name|tool)?{_QUOTE}\s*:\s*{_QUOTE}[^\"'“”]{{1,200}}{_QUOTE}\s*,"
@@ -47,7 +48,7 @@ def calls_in_text(text: str, tools: Tools, repairs: list[str]) -> list[Outcome]:
     `text` holds no thinking any more. Repairs are added by name.
     """
     calls = _marked(text, tools, repairs) or _bare(text, tools, repairs)
-    if not calls and _ORPHANS.search(text):
+    if not calls and _ORPHAN.search(text.rstrip()[-_LONGEST_ORPHAN:]):
         return [malformed("only the end of one is there")]
     return calls
 

@@ -25,7 +25,7 @@ _PARAMETER = re.compile(r'\s*<parameter(?:=| name=)"?(?P<key>[^>"]{1,200})"?>')
 _PARAMETER_END = re.compile(r"</parameter>(?=\s*(?:<parameter[= ]|</function>|</invoke>))")
 _FUNCTION_END = re.compile(r"\s*</(?:function|invoke)>")
 _TAG_END = re.compile(r"</(?:tool_call|function_call)>")
-_TAG_EDGE = re.compile(r"</?(?:tool_call|function_call)>")
+_TAG_EDGE = re.compile(r"</?(?:tool_call|function_call)>|<\|tool_call\|>")
 _FORGOTTEN = re.compile(r"\s*</tool_call>")
 _MISTRAL_NAME = re.compile(r"\s*(?P<name>[\w.-]{1,200})\s*(?:\[CALL_ID\][\w-]*)?\s*(?:\[ARGS\])?\s*(?=\{)")
 _DEEPSEEK_NAME = re.compile(
