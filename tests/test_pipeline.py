@@ -91,6 +91,16 @@ def test_tools_follow_each_other_until_the_router_has_enough() -> None:
     assert state.answer == "First 42, then 43."
 
 
+def test_a_conversation_hears_of_each_result_once() -> None:
+    sums = [f"{number}*1000" for number in (7, 8, 9)]
+    script = [text for sum_ in sums for text in (route("calculate_math", enough=False), arguments(expression=sum_))]
+    state = run([*script, route("none"), "7000, 8000 and 9000."])
+    for place, kind in ((6, "route"), (5, "extract")):
+        heard = "\n".join(message.content for message in prompt(state, place) if message.role == "user")
+        assert (phases(state)[place], heard.count('{"expression": "7*1000"}: 7000')) == (kind, 1)
+    assert all(f'"{sum_}"' in asked(state, 7) for sum_ in sums)
+
+
 def test_the_router_may_find_that_it_was_enough_after_all() -> None:
     state = run([route("calculate_math", enough=False), CALCULATE[1], route("none"), "42"])
     assert phases(state) == ["route", "extract", "route", "answer"]

@@ -1,6 +1,6 @@
 """The texts of the pipeline strategy: one system message for each kind of call, and what is asked under it.
 
-Every text is whole in itself (the task, what was found): a call may be the first of its conversation or a later one.
+A conversation need not hear of every step: each text says the task anew, with what its conversation does not know yet.
 The budget line is put under it where it is sent.
 """
 
@@ -63,7 +63,10 @@ def extract_system(tool_prose: str) -> str:
 def route_message(
     task: str, earlier: Sequence[tuple[str, str]], steps: Sequence[StepRecord], notes: Iterable[str]
 ) -> str:
-    """Which tool now? `earlier` are the user's turns before this one with their answers, `notes` what guards said."""
+    """Which tool now? `earlier` are the user's turns before this one with their answers, `notes` what guards said.
+
+    `steps` are those whose results are to be told.
+    """
     return _joined(_context(task, earlier, steps), *notes, "Which tool is needed now?")
 
 
@@ -105,7 +108,7 @@ def _context(task: str, earlier: Sequence[tuple[str, str]], steps: Sequence[Step
     )
     found = _results(steps, RESULT_CHARS_TO_ACT)
     return _joined(
-        f"Said before:\n{said}" if said else "", f"Task: {task}", f"What was found so far:\n{found}" if found else ""
+        f"Said before:\n{said}" if said else "", f"Task: {task}", f"What was found:\n{found}" if found else ""
     )
 
 

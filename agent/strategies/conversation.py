@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from agent.errors import ModelError
 from agent.llm.client import Ask, LLMClient
 from agent.llm.replies import Reply
 from agent.prompts.budget_line import budget_line
-from agent.state import AgentState, Message, Purpose
+from agent.state import AgentState, Message, Purpose, StepRecord
 from agent.strategies.react import NO_REPLY
 
 
@@ -17,6 +18,7 @@ class Conversation:
 
     def __init__(self, system: str) -> None:
         self._messages = [Message(role="system", content=system)]
+        self._heard = 0  # steps of the run
 
     def ask(
         self,
@@ -40,14 +42,18 @@ class Conversation:
             messages = (*self._messages, tail)
             reply = llm.chat(Ask(messages, purpose, schema=schema, stream=stream, phase=phase, as_text=as_text))
         except ModelError:
-            self._grow(tail, llm.last_content)
+            self._keep(llm, tail)
             raise
-        self._grow(tail, llm.last_content)
+        self._keep(llm, tail)
         return reply
 
     def note(self, llm: LLMClient, text: str, answer: str) -> None:
         """Keep `text` as if it had been asked, with the answer that was given without asking."""
         self._grow(self._tail(llm, text), answer)
+
+    def unheard(self, steps: Sequence[StepRecord]) -> list[StepRecord]:
+        """Those of the steps that were not yet done when it was last asked."""
+        return [step for step in steps if step.index >= self._heard]
 
     def can_answer(self, llm: LLMClient, text: str) -> bool:
         """Whether an answer to `text` could be paid for now."""
@@ -56,6 +62,10 @@ class Conversation:
     @staticmethod
     def _tail(llm: LLMClient, text: str) -> Message:
         return Message(role="user", content=f"{text}\n{budget_line(llm.budget_left())}")
+
+    def _keep(self, llm: LLMClient, tail: Message) -> None:
+        self._grow(tail, llm.last_content)
+        self._heard = llm.step
 
     def _grow(self, tail: Message, reply: str | None) -> None:
         self._messages += [tail, Message(role="assistant", content=reply or NO_REPLY)]

@@ -88,12 +88,13 @@ class Pipeline:
         if steps and _was_rejected(steps[-1]):
             notes.append(prompts.MUST_USE_TOOL)
             choices = offered
-        text = prompts.route_message(state.turn_text, earlier_turns(state), steps, notes)
+        text = prompts.route_message(state.turn_text, earlier_turns(state), self._router.unheard(steps), notes)
         return ask_route(self._router, llm, text, choices, by_words, self._noted)
 
     def _act(self, name: str, state: AgentState, llm: LLMClient, steps: Sequence[StepRecord]) -> Decision:
-        text = prompts.extract_message(state.turn_text, earlier_turns(state), steps, name)
-        call = ask_arguments(self._extractors[name], llm, text, name, self._tools, self._noted)
+        talk = self._extractors[name]
+        text = prompts.extract_message(state.turn_text, earlier_turns(state), talk.unheard(steps), name)
+        call = ask_arguments(talk, llm, text, name, self._tools, self._noted)
         if call is None:
             self._given_up.add(name)
         return self._decided(call=call)
