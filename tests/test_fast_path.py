@@ -222,7 +222,7 @@ def test_the_time_is_bounded(unit: str) -> None:
     assert time.perf_counter() - started < 0.5
 
 
-# -- the number that "it" stands for, and the answer --------------------------------------------------------------------
+# -- the number that "it" stands for, and the answer -------------------------------------------------------------------
 
 
 def after(*results: ToolResult, turn: int = 0) -> AgentState:

@@ -28,6 +28,7 @@ _SIGNS = {
     "import": r"^ *import [\w.]+(?: as \w+)? ?;?$|^ *from [\w.]+ import |#include ?[<\"]|\} from ['\"]",
     "declaration": rf"\b(?:const|var|int|float|double|char|bool|auto|String) {_NAME} ?=[^=]",
     "assignment": rf"\b{_NAME_OF_CODE} ?[-+*/]?= ?\S|(?:^|[:`]) *[a-z]\w{{1,40}} = {_VALUE}",
+    "marked assignment": r"`[^`]{0,80}\w ?= ?\w[^`]{0,80}`",
     "block": r"\) ?\{|\} ?else\b|\b(?:else|try|finally|do) ?\{|^ *(?:while|if|elif) .{0,80}(?:[<>]|==|True).{0,80}: *$",
     "loop": r"\bfor \w{1,20} in (?:range|enumerate|zip|\w+\.|\[)|\bfor ?\([^()]{0,80};|\blambda \w{1,20}:",
     "operator": r"\w ?(?:[-+*/%|&]=|[!=]==?) ?[\w\"'(\[]|\w ?(?:&&|\|\|) ?[\w!(]|\) ?=> ?|\w(?:->|::)\w|\w\+\+[;)]|:=",

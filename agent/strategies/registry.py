@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from agent.strategies.auto import Auto
 from agent.strategies.base import Strategy
+from agent.strategies.dispatch import Dispatch
 from agent.strategies.native import Native
 from agent.strategies.pipeline import Pipeline
 from agent.strategies.react import React
@@ -18,6 +19,7 @@ STRATEGIES: dict[str, Callable[[ToolRegistry, int], Strategy]] = {
     Native.name: Native,
     Pipeline.name: Pipeline,
     TwoPhase.name: TwoPhase,
+    Dispatch.name: Dispatch,
 }
 
 
