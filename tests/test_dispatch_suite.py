@@ -1,0 +1,94 @@
+"""suites/dispatch.yaml: a competent model passes every case, and what the cases demand of each other holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.config import Settings
+from agent.llm.backends.base import ChatRequest
+from agent.llm.backends.scripted import Script, ScriptedBackend, ScriptedReply
+from agent.reporter import SilentReporter
+from agent.state import AgentState
+from agent.tools.registry import toolset
+from evals.cases import Case, load_suite
+from evals.plan import Plan, plan_suite
+from evals.run_asserts import ToolNotCalled
+from evals.runner import Runner
+from evals.store import TraceStore
+from evals.verify import verify
+
+SUITE = load_suite(Path(__file__).parent.parent / "suites" / "dispatch.yaml")
+COMPETENT: dict[str, list[dict[str, Any]]] = yaml.safe_load(
+    (Path(__file__).parent / "fixtures" / "competent" / "dispatch.yaml").read_text("utf-8")
+)
+TOOLS = {tool.name for tool in toolset("core,fs")}
+
+
+def competent(case: Case) -> Script:
+    """The model of a case's plan: each call is answered by its form, for the turn that its last message is about."""
+    texts = [case.first_turn, *case.follow_ups]
+
+    def script(request: ChatRequest, _number: int) -> ScriptedReply:
+        said = request.messages[-1].content
+        turn = COMPETENT[case.id][max(number for number, text in enumerate(texts) if text in said)]
+        action = turn.get("actions", [{"tool": "none"}])[0]
+        if request.schema is None:
+            return ScriptedReply(turn["answer"])
+        is_probe = "tool" in request.schema["properties"]
+        return ScriptedReply(json.dumps({"tool": action["tool"]} if is_probe else action["args"]))
+
+    return script
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, AgentState]:
+    """A run of every case with the competent model's replies, as a batch makes them."""
+
+    def backend_for(plan: Plan) -> ScriptedBackend:
+        assert plan.case is not None
+        return ScriptedBackend(competent(plan.case))
+
+    plans = plan_suite(Settings(_env_file=None), SUITE)
+    with TraceStore(tmp_path_factory.mktemp("suite") / "traces") as store:
+        runner = Runner(store=store, backend_for=backend_for)
+        finished = list(runner.run_all(plans, lambda _plan: SilentReporter()))
+    return {str(run.state.case_id): run.state for run in finished}
+
+
+@pytest.mark.parametrize("case_id", [case.id for case in SUITE.cases])
+def test_a_competent_model_passes(runs: dict[str, AgentState], case_id: str) -> None:
+    state = runs[case_id]
+    assert state.verdict is not None
+    assert state.verdict.outcome == "pass", [line for line in state.verdict.asserts if not line.passed]
+    assert verify(state) == []
+
+
+def test_there_are_forty_hermetic_cases_each_with_a_plan() -> None:
+    assert len(SUITE.cases) == 40
+    assert set(COMPETENT) == {case.id for case in SUITE.cases}
+    for case in SUITE.cases:
+        assert (case.strategy, case.toolset) == ("dispatch", "core,fs")
+        assert case.corpus is not None, "a search must never leave the machine"
+        assert len(COMPETENT[case.id]) == 1 + len(case.follow_ups)
+        if any(name in " ".join([case.first_turn, *case.follow_ups]).casefold() for name in ("time", "day is it")):
+            assert case.now is not None, "the clock must not move"
+
+
+def test_a_case_in_which_nothing_may_be_called_has_a_twin() -> None:
+    silent = {
+        case.id
+        for case in SUITE.cases
+        if any(
+            isinstance(spec, ToolNotCalled) and set(spec.value) == TOOLS and spec.args is None for spec in case.asserts
+        )
+    }
+    assert len(silent) >= 10
+    for case in SUITE.cases:
+        if case.id in silent:
+            twins = [other for other in SUITE.cases if other.id not in silent and set(other.tags) & set(case.tags)]
+            assert any(spec.type in ("tool_called", "tool_result") for twin in twins for spec in twin.asserts), case.id
