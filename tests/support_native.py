@@ -4,32 +4,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from agent.llm.backends.base import ChatRequest
-from agent.llm.backends.scripted import BYTES_PER_TOKEN, ScriptedBackend, ScriptedReply
-from agent.llm.bounds import message_bytes
+from agent.llm.backends.scripted import ScriptedBackend, ScriptedReply
 from agent.state import AgentState, Message, ModelInfo
 from evals.rebuilt import rebuild
 
-COMPLETION_TOKENS = 12
 REFUSES_TOOLS = ScriptedReply(status=400, body=json.dumps({"error": "library/small:135m does not support tools"}))
+LOST = ScriptedReply("", completion_tokens=12)  # tokens were counted, and nothing came of them
+
+Said = str | ScriptedReply
 
 
-@dataclass(frozen=True)
-class Calls:
+def calls(*pairs: tuple[str, dict[str, Any]], content: str = "") -> ScriptedReply:
     """A reply with native calls: (name, arguments) each."""
-
-    calls: tuple[tuple[str, dict[str, Any]], ...]
-    content: str = ""
+    return ScriptedReply(content, tool_calls=[{"name": name, "arguments": arguments} for name, arguments in pairs])
 
 
-def calls(*pairs: tuple[str, dict[str, Any]], content: str = "") -> Calls:
-    return Calls(pairs, content)
-
-
-def math(expression: str, **more: Any) -> Calls:
+def math(expression: str, **more: Any) -> ScriptedReply:
     return calls(("calculate_math", {"expression": expression}), **more)
 
 
@@ -38,13 +31,8 @@ def in_text(name: str, **arguments: Any) -> str:
     return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
 
 
-LOST = Calls(())  # tokens were counted, and nothing came of them
-
-Said = str | Calls | ScriptedReply
-
-
 class ToolServer(ScriptedBackend):
-    """Plays its replies in order, the last of them for ever, and keeps what it was asked."""
+    """Plays its replies in order, the last of them for ever, keeps what it was asked, and says what its model can."""
 
     def __init__(self, replies: Sequence[Said], *, tools: bool | None = True) -> None:
         super().__init__(self._reply)
@@ -57,20 +45,7 @@ class ToolServer(ScriptedBackend):
     def _reply(self, request: ChatRequest, number: int) -> ScriptedReply:
         self.requests.append(request)
         said = self._replies[min(number, len(self._replies) - 1)]
-        if isinstance(said, ScriptedReply):
-            return said
-        return ScriptedReply(content=said) if isinstance(said, str) else ScriptedReply(body=_envelope(request, said))
-
-
-def _envelope(request: ChatRequest, said: Calls) -> str:
-    made = [
-        {"id": f"call_{place}", "function": {"index": 0, "name": name, "arguments": arguments}}
-        for place, (name, arguments) in enumerate(said.calls)
-    ]
-    message = {"role": "assistant", "content": said.content, "tool_calls": made}
-    size = sum(map(message_bytes, request.messages))
-    counts = {"prompt_eval_count": max(1, size // BYTES_PER_TOKEN), "eval_count": COMPLETION_TOKENS}
-    return json.dumps({"message": message, "done": True, "done_reason": "stop", **counts})
+        return ScriptedReply(said) if isinstance(said, str) else said
 
 
 def prompts(state: AgentState) -> list[tuple[Message, ...]]:
