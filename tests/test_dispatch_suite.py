@@ -1,4 +1,4 @@
-"""suites/dispatch.yaml: a competent model passes every case, and what the cases demand of each other holds."""
+"""suites/dispatch.yaml: forty cases, and a competent model passes every one."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from agent.llm.backends.base import ChatRequest
 from agent.llm.backends.scripted import Script, ScriptedBackend, ScriptedReply
 from agent.reporter import SilentReporter
 from agent.state import AgentState
-from agent.tools.registry import toolset
 from evals.cases import Case, load_suite
 from evals.plan import Plan, plan_suite
-from evals.run_asserts import ToolNotCalled
 from evals.runner import Runner
 from evals.store import TraceStore
 from evals.verify import verify
@@ -26,7 +24,6 @@ SUITE = load_suite(Path(__file__).parent.parent / "suites" / "dispatch.yaml")
 COMPETENT: dict[str, list[dict[str, Any]]] = yaml.safe_load(
     (Path(__file__).parent / "fixtures" / "competent" / "dispatch.yaml").read_text("utf-8")
 )
-TOOLS = {tool.name for tool in toolset("core,fs")}
 
 
 def competent(case: Case) -> Script:
@@ -75,20 +72,3 @@ def test_there_are_forty_hermetic_cases_each_with_a_plan() -> None:
         assert (case.strategy, case.toolset) == ("dispatch", "core,fs")
         assert case.corpus is not None, "a search must never leave the machine"
         assert len(COMPETENT[case.id]) == 1 + len(case.follow_ups)
-        if any(name in " ".join([case.first_turn, *case.follow_ups]).casefold() for name in ("time", "day is it")):
-            assert case.now is not None, "the clock must not move"
-
-
-def test_a_case_in_which_nothing_may_be_called_has_a_twin() -> None:
-    silent = {
-        case.id
-        for case in SUITE.cases
-        if any(
-            isinstance(spec, ToolNotCalled) and set(spec.value) == TOOLS and spec.args is None for spec in case.asserts
-        )
-    }
-    assert len(silent) >= 10
-    for case in SUITE.cases:
-        if case.id in silent:
-            twins = [other for other in SUITE.cases if other.id not in silent and set(other.tags) & set(case.tags)]
-            assert any(spec.type in ("tool_called", "tool_result") for twin in twins for spec in twin.asserts), case.id
