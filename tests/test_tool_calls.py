@@ -31,6 +31,7 @@ def calls(text: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
         f"```tool_call\n{OSLO}\n```",
         f"Let me look.\n```json\n{OSLO}\n```\nOne moment.",
         f"<tool_call>{OSLO}",
+        f"<tool_call>\n```json\n{OSLO}\n```\n</tool_call>",
         f"<tool_call>[{OSLO}]</tool_call>",
         f"<|tool_call|>[{OSLO}]",
         f"<function_call>{OSLO}</function_call>",
@@ -39,6 +40,8 @@ def calls(text: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
         '[TOOL_CALLS]get_weather{"city": "Oslo"}',
         f'{{"type": "function", "function": {OSLO}}}',
         '{"tool": "get_weather", "args": {"city": "Oslo"}}',
+        '{"function": "get_weather", "arguments": {"city": "Oslo"}}',
+        f'{{"tool_calls": [{OSLO}]}}',
         '<function=get_weather>{"city": "Oslo"}</function>',
         "<function=get_weather>\n<parameter=city>\nOslo\n</parameter>\n</function>",
         '<invoke name="get_weather"><parameter name="city">Oslo</parameter></invoke>',
@@ -51,6 +54,13 @@ def calls(text: str, **more: Any) -> list[tuple[str, dict[str, Any]]]:
 )
 def test_a_call_is_found_in_whatever_form_it_was_written(text: str) -> None:
     assert calls(text) == [("get_weather", {"city": "Oslo"})]
+
+
+@pytest.mark.parametrize("before", ["", "Two calls:\n", "Not this:\n```json\n[1, 2]\n```\n"])
+def test_every_fence_with_a_call_counts(before: str) -> None:
+    bergen = OSLO.replace("Oslo", "Bergen")
+    text = f"{before}```json\n{OSLO}\n```\nand\n```json\n{bergen}\n```"
+    assert calls(text) == [("get_weather", {"city": "Oslo"}), ("get_weather", {"city": "Bergen"})]
 
 
 @pytest.mark.parametrize(
@@ -67,6 +77,9 @@ def test_a_call_is_found_in_whatever_form_it_was_written(text: str) -> None:
         "[1, 2, 3]",
         "[get_weather(city)] and more",
         "functools is a module",
+        '{"tool_calls": []}',
+        '{"tool_calls": [], "answer": 4}',
+        '{"function": "sine", "of": 4}',
         '{"arguments": {"city": "Oslo"}}',
     ],
 )

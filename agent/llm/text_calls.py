@@ -37,7 +37,7 @@ _ORPHAN = re.compile(r"</(?:parameter|function|tool_call|function_call|invoke)>\
 _LONGEST_ORPHAN = len("</function_call>")
 _QUOTE = "[\"'“”]"
 _CALL_SHAPED = re.compile(
-    rf"[\[\s]*\{{\s*{_QUOTE}(?:name|tool)?{_QUOTE}\s*:\s*{_QUOTE}[^\"'“”]{{1,200}}{_QUOTE}\s*,"
+    rf"[\[\s]*\{{\s*{_QUOTE}(?:name|tool|tool_name|function)?{_QUOTE}\s*:\s*{_QUOTE}[^\"'“”]{{1,200}}{_QUOTE}\s*,"
     rf"\s*{_QUOTE}(?:arguments|parameters|args){_QUOTE}\s*:"
 )
 
@@ -76,11 +76,13 @@ def _bare(text: str, tools: Tools, repairs: list[str]) -> list[Outcome]:
     first = text[start : start + 1]
     if first in ("{", "["):
         try:
-            return text_forms.json_calls(Context(text, start, tools, repairs), needs_arguments=True)[0]
+            calls, end = text_forms.json_calls(Context(text, start, tools, repairs), needs_arguments=True)
         except ValueError as error:
             if _CALL_SHAPED.match(text, start):
                 return [malformed(str(error))]
-    return _pythonic(text, start, tools, repairs) if first == "[" else _fenced(text, tools, repairs)
+        else:
+            return [*calls, *_fenced(text, end, tools, repairs)] if opening else calls
+    return _pythonic(text, start, tools, repairs) if first == "[" else _fenced(text, start, tools, repairs)
 
 
 def _pythonic(text: str, start: int, tools: Tools, repairs: list[str]) -> list[Outcome]:
@@ -95,10 +97,11 @@ def _pythonic(text: str, start: int, tools: Tools, repairs: list[str]) -> list[O
     return text_forms.python_calls(Context(text, start, tools, repairs))[0]
 
 
-def _fenced(text: str, tools: Tools, repairs: list[str]) -> list[Outcome]:
-    """A fence behind prose: a call only if it is of a tool that was offered, for prose may show others as examples."""
+def _fenced(text: str, start: int, tools: Tools, repairs: list[str]) -> list[Outcome]:
+    """Fences behind prose: calls only if all are of tools that were offered, for prose may show others as examples."""
     offered = offered_names(tools)
-    for _, fence in zip(range(_FENCES_READ), _FENCE.finditer(text), strict=False):
+    found: list[Outcome] = []
+    for _, fence in zip(range(_FENCES_READ), _FENCE.finditer(text, start), strict=False):
         noted: list[str] = []
         try:
             calls, _ = text_forms.json_calls(Context(text, fence.end(), tools, noted), needs_arguments=True)
@@ -106,6 +109,6 @@ def _fenced(text: str, tools: Tools, repairs: list[str]) -> list[Outcome]:
             continue
         names = [getattr(call, "name", None) or getattr(call, "tool", None) for call in calls]
         if all(name in offered for name in names):
-            repairs += noted
-            return calls
-    return []
+            repairs += [repair for repair in noted if repair not in repairs]
+            found += calls
+    return found

@@ -16,9 +16,11 @@ from agent.llm import lenient_json, python_form
 from agent.llm.tool_calls import Outcome, Tools, from_texts, malformed, offered_names, outcome
 
 ARGUMENT_KEYS = ("arguments", "parameters", "args")
-NAME_KEYS = ("name", "tool", "tool_name")
+NAME_KEYS = ("name", "tool", "tool_name", "function")
+LIST_KEY = "tool_calls"
 
 _BLANK = re.compile(r"\s*")
+_FENCE = re.compile(r"```(?:json)?\s*(?=[\[{])")
 _BETWEEN = re.compile(r"[\s;,]*")
 _FUNCTION = re.compile(r'<(?:function=|invoke name=)"?(?P<name>[^>\s"]{1,200})"?>\s*(?=<parameter|</|\{|\Z)')
 _PARAMETER = re.compile(r'\s*<parameter(?:=| name=)"?(?P<key>[^>"]{1,200})"?>')
@@ -72,6 +74,8 @@ def named(value: Any, tools: Tools, *, needs_arguments: bool) -> list[tuple[str,
     if name is not None and (arguments is not None or not needs_arguments):
         return [(name, value[arguments] if arguments else None)]
     if len(value) == 1:
+        if isinstance(value.get(LIST_KEY), list):
+            return named(value[LIST_KEY], tools, needs_arguments=needs_arguments)
         key, inner = next(iter(value.items()))
         return [(key, inner)] if key in offered_names(tools) and isinstance(inner, dict) else None
     return None
@@ -112,6 +116,8 @@ def tagged(context: Context) -> Found:
     if _FUNCTION.match(context.text, place):
         context.start = place
         return function(context)
+    if (fence := _FENCE.match(context.text, place)) is not None:
+        context.start = place = fence.end()
     if context.text.startswith(("{", "["), place):
         try:
             return json_calls(context)
