@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = ["README.md", "CONTRIBUTING.md", "decisions.md", "docs/suites.md", "docs/benchmarks.md", "docs/log.md"]
+PAGES = [
+    *("README.md", "CONTRIBUTING.md", "decisions.md", "docs/suites.md", "docs/benchmarks.md", "docs/log.md"),
+    *("docs/extending.md", "docs/strategies.md"),
+]
 HELP = re.compile(r"<!-- help: (\S+) --help -->\n```\n(.*?)```\n<!-- end -->", re.DOTALL)
 SUBCOMMANDS = ("chat", "report", "verify", "replay", "show", "models", "doctor")
 
@@ -50,7 +53,7 @@ def test_make_targets_and_benchmarks_exist(page: str) -> None:
     targets = set(re.findall(r"^([a-z-]+):", text("Makefile"), re.MULTILINE))
     for target in re.findall(r"`make ([a-z-]+)[^`]*`|^make ([a-z-]+)", text(page), re.MULTILINE):
         assert (target[0] or target[1]) in targets, target
-    for module in re.findall(r"-m (benchmarks|evals)\.(\w+)", text(page)):
+    for module in re.findall(r"-m (benchmarks|evals|scripts)\.(\w+)", text(page)):
         assert (ROOT / module[0] / f"{module[1]}.py").is_file(), module
 
 
