@@ -14,6 +14,7 @@ from agent.llm.backends.scripted import ScriptedBackend, ScriptedReply, load_scr
 from agent.llm.envelopes import decode
 from agent.llm.replies import read_reply
 from agent.state import ToolCall
+from tests.support_cli import Desk
 from tests.support_replies import WEATHER
 from tests.support_wire import ask
 
@@ -76,3 +77,12 @@ def test_thinking_stops_too_and_then_nothing_is_said() -> None:
 def test_a_cap_loses_the_calls_it_cuts() -> None:
     envelope = played(ScriptedReply(tool_calls=[OSLO]), max_completion_tokens=4)
     assert (envelope.native_calls, envelope.content, envelope.finish) == ([], "", "length")
+
+
+def test_a_file_drives_a_strategy_that_calls_natively(tmp_path: Path) -> None:
+    call = {"name": "calculate_math", "arguments": {"expression": "6*7"}}
+    desk = Desk(tmp_path)
+    replies = desk.script([{"tool_calls": [call]}, "It is 42."])
+    flags = ("--strategy", "native", "--backend", "scripted", "--scripted", replies, "--json")
+    said = json.loads(desk.inside("What is 6 * 7?", *flags).out)
+    assert (said["status"], said["answer"], said["calls"]) == ("completed", "It is 42.", 2)
