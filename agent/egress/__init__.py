@@ -1,0 +1,1 @@
+"""The one way by which a tool fetches anything from a network."""
