@@ -258,7 +258,7 @@ def megabytes() -> list[tuple[float, str]]:
     found = []
     for opening in MARKERS.openings:
         for marker in MARKERS.all:
-            text = opening + marker * (MEGABYTE // len(marker))
+            text = opening + marker * (MEGABYTE // len(marker)) + MARKERS.closed.get(opening, "")
             found.append(
                 (max(_seconds(read, text) for read in (_read_reply, _read_contract, _read_one)), opening + marker)
             )

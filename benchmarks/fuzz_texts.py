@@ -19,6 +19,7 @@ class Markers:
     openings: tuple[str, ...]
     ends: tuple[str, ...]
     parts: tuple[str, ...]
+    closed: dict[str, str]  # an opening with what closes it again
 
     @property
     def all(self) -> tuple[str, ...]:
@@ -122,7 +123,9 @@ MARKERS = Markers(
         *("<function=a><parameter=b>", "<function=a><parameter=b></parameter>", "<think></think>", "<tool_response>"),
         *('{"city": "Oslo"}', "'city': 'Oslo'", "city=Oslo", "None", "NaN", "1e999", "-", "9" * 400, "\\u", "\\ud83d"),
         *('{"name": "get_weather", "arguments": {"city": "Oslo"}}\n', "get_weather", "timezone", "payload", "null"),
+        *("{},", "1,"),
     ),
+    closed={"{a:[": "]}", "[": "]"},
 )
 _LOOKALIKES = {'"': "“”'", "'": '’‘"', "{": "｛(", "}": "｝)", "<": "＜", ">": "＞", "|": "｜", ":": "：=", ",": "，;"}
 _ODD = "\x00\x1b\u200b\u2028\u202e\ufeff\ufffd\ud83d\ude00\U0001f600\u0130ßİ\x85\xa0"

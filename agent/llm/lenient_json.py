@@ -16,6 +16,7 @@ from agent.llm import strict_json
 _SPACE = re.compile(r"\s*")
 _WORD = re.compile(r"[A-Za-z_][\w.-]*")
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_SMALL = re.compile(r"-?[1-9][0-9]{0,17}")
 _LITERALS = {"true": True, "false": False, "null": None}
 _PYTHON = {"True": True, "False": False, "None": None}
 _ENDS = {'"': '"', "'": "'", "“": "”", "”": "”", "‘": "’"}
@@ -73,6 +74,9 @@ class Reader:
 
     def skip(self) -> None:
         """Move past blanks and comments."""
+        sign = self.peek()
+        if not sign.isspace() and sign != "/":  # nearly always; asking is faster than matching
+            return
         self.place = _end(_SPACE, self.text, self.place)
         while self.text.startswith(("//", "/*"), self.place):
             end = "\n" if self.text[self.place + 1] == "/" else "*/"
@@ -164,7 +168,8 @@ class Reader:
         number = _NUMBER.match(self.text, self.place)
         if number is not None:
             self.place = number.end()
-            return strict_json.loads(number.group())
+            digits = number.group()
+            return int(digits) if _SMALL.fullmatch(digits) else strict_json.loads(digits)
         word = self.word()
         if word in _LITERALS:
             return _LITERALS[word]
