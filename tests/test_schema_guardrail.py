@@ -10,9 +10,11 @@ import pytest
 from agent.guards.schema_guardrail import Bleed, prompt_bleed
 from agent.state import ToolCall
 from agent.tools.calculate_math import CalculateMathParams
+from agent.tools.clock import ClockParams
 from agent.tools.execute_code import ExecuteCodeParams
 from agent.tools.json_schema import plain_schema
 from agent.tools.web_search import WebSearchParams
+from agent.tools.write_file import WriteFileParams
 
 
 def _texts(required: tuple[str, ...] = (), **described: str) -> dict[str, Any]:
@@ -24,6 +26,8 @@ SCHEMAS = {
     "search": plain_schema(WebSearchParams),
     "math": plain_schema(CalculateMathParams),
     "code": plain_schema(ExecuteCodeParams),
+    "now": plain_schema(ClockParams),
+    "file": plain_schema(WriteFileParams),
     "write": _texts(path="Path of the file inside the workspace.", content="The whole text that the file shall hold."),
     "weather": _texts(city="Name of the city to get the weather for."),
     "clock": _texts(timezone="An IANA name of a time zone; UTC where it is left out."),
@@ -63,6 +67,12 @@ BLED = [
     ("clock", "timezone", "UTC where it is left out", "What time is it?"),
     ("short", "city", "City", "How warm is it in Oslo?"),
     ("two", "city", "the name of the city", "How warm is it in Oslo?"),
+    ("now", "timezone", "The name of a zone in the IANA database", "What time is it?"),
+    ("now", "timezone", "offset from UTC in hours and minutes", "What time is it?"),
+    ("now", "timezone", "Leave it out", "What time is it?"),
+    ("file", "path", "relative to the workspace", "Save a haiku."),
+    ("file", "path", "The file, relative to the workspace", "Save a haiku."),
+    ("file", "content", "The text exactly as it is to stand there, line ends included.", "Save a haiku."),
     # -- the schema
     ("search", "query", "query", "Who wrote Dracula?"),
     ("search", "query", "string", "Who wrote Dracula?"),
@@ -109,6 +119,12 @@ VALUES = [
     ("code", "code", "text = 'the standard input'\nprint(len(text))", "Count letters."),
     ("clock", "timezone", "Europe/Oslo", "What time is it in Oslo?"),
     ("clock", "timezone", "UTC", "What time is it?"),
+    ("now", "timezone", "Europe/Oslo", "What time is it in Oslo?"),
+    ("now", "timezone", "UTC", "What time is it?"),
+    ("now", "timezone", "+05:30", "What time is it half past five hours ahead?"),
+    ("file", "path", "workspace/file.txt", "Save a haiku."),
+    ("file", "path", "folders.md", "Save a haiku."),
+    ("file", "content", "The end of the line is as it is.\nThere it is to stay.\n", "Save a haiku."),
     ("weather", "city", "Oslo", "How warm is it in Oslo?"),
     ("short", "city", "Mexico City", "How warm is it in the capital of Mexico?"),
     ("short", "city", "New York City", "How warm is it in NYC?"),
@@ -186,8 +202,8 @@ def test_a_value_is_none(schema: str, parameter: str, value: str, user_text: str
     assert _bleed(schema, parameter, value, user_text) is None
 
 
-@pytest.mark.parametrize("schema", [name for name in SCHEMAS if name != "write"])
-def test_a_description_is_bleed_in_every_tool_and_the_users_message_takes_its_place(schema: str) -> None:
+@pytest.mark.parametrize("schema", [name for name in SCHEMAS if name not in ("write", "file")])
+def test_a_description_is_bleed_in_every_tool_of_one_text_and_the_users_message_takes_its_place(schema: str) -> None:
     ((parameter, node),) = SCHEMAS[schema]["properties"].items()
     found = _bleed(schema, parameter, node["description"], " Who wrote Dracula? ")
     assert found is not None
