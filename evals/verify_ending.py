@@ -10,7 +10,8 @@ from agent.llm.bounds import grown_bound
 from agent.prompts.budget_line import BudgetLeft
 from agent.prompts.react import observation_message
 from agent.state import AgentState, Message
-from agent.strategies.react import NO_REPLY, React
+from agent.strategies.base import NO_REPLY
+from agent.strategies.react import React
 from evals.rebuilt import history_of, rebuild
 from evals.verify_ledger import DEADLINE_SLACK
 

@@ -14,7 +14,7 @@ from agent.llm.bounds import grown_bound, sent_bytes_bound
 from agent.llm.envelopes import decode, usage_of
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState, LLMCall, Usage, content_hash
-from agent.strategies.react import NO_REPLY
+from agent.strategies.base import NO_REPLY
 from evals.rebuilt import Rebuilt, rebuild
 
 ONE_CONVERSATION = frozenset({"react"})

@@ -7,16 +7,15 @@ from typing import Any
 from agent.errors import ModelError
 from agent.prompts.two_phase import FINISH
 from agent.state import ToolCall
+from agent.strategies.answer_room import answer_chars
 from agent.strategies.base import Decision
-from agent.strategies.react import CHARS_PER_TOKEN, FIELDS_TOKENS, MIN_ANSWER_CHARS
 from agent.tools.json_schema import GRAMMAR_MAX_TEXT, Schema, action_form
 from agent.tools.registry import MAX_ACTIONS
 
 
 def finish_form(max_completion_tokens: int) -> Schema:
     """The bounded schema of finish(summary), with as much room as that many tokens leave."""
-    chars = int((max_completion_tokens - FIELDS_TOKENS) * CHARS_PER_TOKEN)
-    length = min(max(MIN_ANSWER_CHARS, chars), GRAMMAR_MAX_TEXT)
+    length = answer_chars(max_completion_tokens, GRAMMAR_MAX_TEXT)
     summary = {"type": "string", "minLength": 1, "maxLength": length}
     arguments = {
         "type": "object",

@@ -10,6 +10,8 @@ from agent.errors import ModelError
 from agent.llm.client import LLMClient
 from agent.state import AgentState, Chosen, GuardEvent, StepRecord, ToolCall, ToolFault
 
+NO_REPLY = "(no usable reply)"  # stands in a conversation for a reply of which nothing can be shown
+
 
 @dataclass
 class Decision:

@@ -10,7 +10,7 @@ from agent.llm.client import Ask, LLMClient
 from agent.llm.replies import Reply
 from agent.prompts.budget_line import budget_line
 from agent.state import AgentState, Message, Purpose, StepRecord
-from agent.strategies.react import NO_REPLY
+from agent.strategies.base import NO_REPLY
 
 
 class Conversation:

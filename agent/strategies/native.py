@@ -14,8 +14,7 @@ from agent.llm.thinking import split_thinking
 from agent.prompts import native as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, GuardEvent, Message, ToolFault
-from agent.strategies.base import Decision, steps_of_turn
-from agent.strategies.react import NO_REPLY
+from agent.strategies.base import NO_REPLY, Decision, steps_of_turn
 from agent.tools.registry import ToolRegistry
 
 MAX_ROUNDS = 5  # of tool calls in one of the user's turns; then an answer is asked for

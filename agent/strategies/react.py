@@ -14,18 +14,14 @@ from agent.llm.client import Ask, LLMClient
 from agent.prompts import react as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, Message, ToolCall
-from agent.strategies.base import Decision, steps_of_turn
+from agent.strategies.answer_room import answer_chars
+from agent.strategies.base import NO_REPLY, Decision, steps_of_turn
 from agent.tools.registry import ToolRegistry
 
-# Bounds on what a grammar may write: small models run on otherwise, often in digits at a token each. An answer may
-# take what the completion cap leaves beside the rest of the object, at 2.5 characters a token (English has about 4).
+# Bounds on what a grammar may write: small models run on otherwise.
 MAX_THOUGHT_CHARS = 160
 MAX_LAST_THOUGHT_CHARS = 60  # the last call may be short of tokens, and nothing follows for a thought to plan
-FIELDS_TOKENS = 40  # the names of the fields, quotes, and white space
-CHARS_PER_TOKEN = 2.5
-MIN_ANSWER_CHARS = 60
 MAX_ANSWER_CHARS = 1500  # llama.cpp compiles repetitions below 2,000 only
-NO_REPLY = "(no usable reply)"
 _FIELDS = ("progress_check", "thought", "action", "final_answer")
 
 
@@ -78,8 +74,7 @@ def _must_act(state: AgentState) -> bool:
 
 def answer_schema(max_completion_tokens: int, max_thought_chars: int) -> dict[str, Any]:
     """The turn that answers, with as much room as the completion cap leaves beside a thought of that many digits."""
-    tokens = max_completion_tokens - max_thought_chars - FIELDS_TOKENS
-    chars = min(max(MIN_ANSWER_CHARS, int(tokens * CHARS_PER_TOKEN)), MAX_ANSWER_CHARS)
+    chars = answer_chars(max_completion_tokens - max_thought_chars, MAX_ANSWER_CHARS)
     return _turn_schema({"type": "null"}, _text(chars), max_thought_chars)
 
 
