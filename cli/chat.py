@@ -114,7 +114,8 @@ def chat(args: Namespace) -> int:
         runner = make_runner(settings, store, backend_for, person, can_ask=is_at_terminal())
         finished = runner.run(replace(plan, task=first), reporter, follow_ups=turns)
     tell_end(finished, reporter)
-    if finished.state.status == "budget_exhausted" or not reporter.is_budget_left:
+    used_up = finished.state.status == "completed" and not reporter.is_budget_left
+    if used_up or finished.state.status == "budget_exhausted":
         reporter.notice(RAISE_CAPS)
     return ended(finished.state, shown=sys.stdout.isatty())
 
@@ -125,9 +126,12 @@ def _turns(opening: str | None, read_line: ReadLine, person: Person, reporter: C
         reporter.console.print(Text(f"{PROMPT}{inert(opening)}"), soft_wrap=True)
         yield opening
     while reporter.is_budget_left:
-        reporter.console.print(Text(reporter.budget_left(), style="dim"), soft_wrap=True)
-        with person.waited_for():
-            message = _message(read_line, reporter)
+        try:
+            reporter.console.print(Text(reporter.budget_left(), style="dim"), soft_wrap=True)
+            with person.waited_for():
+                message = _message(read_line, reporter)
+        except KeyboardInterrupt:  # nothing is under way that it could stop: it ends the chat as Ctrl-D does
+            message = None
         if message is None:
             return
         yield message
@@ -167,16 +171,19 @@ def _line_reader(console: Console) -> ReadLine:
 
 
 def _read_at_terminal(console: Console) -> str | None:
-    """One line with line editing. Ctrl-C where nothing is under way ends the chat as Ctrl-D does.
+    """One line with line editing.
 
     Raises:
         UsageError: what was typed is not in the terminal's encoding.
     """
     try:
         return input(PROMPT)
-    except (EOFError, KeyboardInterrupt):
+    except EOFError:
         console.print()
         return None
+    except KeyboardInterrupt:
+        console.print()
+        raise
     except UnicodeDecodeError:
         raise UsageError("that line is not UTF-8 text; set the terminal to UTF-8") from None
 
@@ -187,12 +194,9 @@ def _read_from_pipe(console: Console) -> str | None:
     Raises:
         UsageError: it is too long, or not UTF-8 text.
     """
-    try:
-        data = piece = sys.stdin.buffer.readline(MAX_LINE_BYTES)
-        while len(piece) == MAX_LINE_BYTES and not piece.endswith(b"\n"):
-            piece = sys.stdin.buffer.readline(MAX_LINE_BYTES)
-    except KeyboardInterrupt:
-        return None
+    data = piece = sys.stdin.buffer.readline(MAX_LINE_BYTES)
+    while len(piece) == MAX_LINE_BYTES and not piece.endswith(b"\n"):
+        piece = sys.stdin.buffer.readline(MAX_LINE_BYTES)
     if piece is not data:
         raise too_long()
     if not data:

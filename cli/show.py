@@ -101,6 +101,7 @@ def _head(state: AgentState) -> Iterator[Entry]:
 
 
 def _step(state: AgentState, step: StepRecord) -> Iterator[Entry]:
+    yield from _turn(state, step)
     for index in step.calls:
         if 0 <= index < len(state.calls):
             yield _entry("call", _describe_call(state, state.calls[index]))
@@ -110,16 +111,31 @@ def _step(state: AgentState, step: StepRecord) -> Iterator[Entry]:
         yield _entry("THINKING", step.thinking)
     if step.thought:
         yield _entry("THINK", step.thought)
-    for place, action in enumerate(step.actions):
-        yield _entry("ACT", show_call(action))
-        if place < len(step.results):
-            yield _entry("OBSERVE", show_result(step.results[place]))
+    yield from _actions(step)
     for fault in (*step.repairs, *step.faults):
         yield _entry("NOTICE", fault)
     for guard in step.guards:
         yield _entry("GUARD", f"{guard.guard} (tier {guard.tier}): {guard.message}")
     if step.answer is not None:
         yield _entry("ANSWER", step.answer)
+
+
+def _turn(state: AgentState, step: StepRecord) -> Iterator[Entry]:
+    """What the user said, above the first step that works on it; the task itself stands in the head."""
+    before = state.steps[step.index - 1] if 0 < step.index <= len(state.steps) else None
+    if before is not None and before.turn != step.turn and 0 < step.turn <= len(state.follow_ups):
+        yield _entry("YOU", state.follow_ups[step.turn - 1])
+
+
+def _actions(step: StepRecord) -> Iterator[Entry]:
+    """Each call, what a person said to it where one was asked, and what came of it."""
+    for place, action in enumerate(step.actions):
+        yield _entry("ACT", show_call(action))
+        for approval in step.approvals:
+            if approval.action == place:
+                yield _entry("ASKED", approval.verdict)
+        if place < len(step.results):
+            yield _entry("OBSERVE", show_result(step.results[place]))
 
 
 def _describe_call(state: AgentState, call: LLMCall) -> str:
@@ -140,6 +156,8 @@ def _describe_call(state: AgentState, call: LLMCall) -> str:
 
 
 def _end(state: AgentState) -> Iterator[Entry]:
+    if state.chosen is not None:
+        yield _entry("chosen", f"{state.chosen.strategy}: {state.chosen.reason}")
     yield _entry("status", describe_end(state))
     yield _entry("budget", meter(state))
     if state.error is not None:

@@ -187,7 +187,21 @@ def test_nobody_can_be_asked_in_a_pipe(desk: Desk) -> None:
     assert trace(desk).status == "confirmation_required"
 
 
+def test_show_reads_a_chat_back_turn_by_turn(desk: Desk) -> None:
+    talk(desk, "What is 6 * 7?\nThanks\n", "--approve", "clock=ask")
+    shown = desk.inside("show", str(desk.traces()[0])).out.splitlines()
+    assert "task      What is 6 * 7?" in shown
+    assert shown[shown.index("Step 3") + 1] == "YOU       Thanks"
+
+
+def test_an_answer_that_was_streamed_is_not_shown_twice(desk: Desk) -> None:
+    code, lines = talk(desk, "Hello\n", "--strategy", "native", replies=["Good day to you."])
+    assert code == 0
+    assert [line for line in lines if "Good day" in line] == ["Good day to you."]
+
+
 def test_a_chat_with_the_embedded_model_keeps_its_budget(desk: Desk) -> None:
-    done = desk.main("chat", "Say hello.", "--backend", "embedded", "--max-calls", "2", stdin=b"")
-    assert done.code in (0, 1)
-    assert trace(desk).calls_used <= 2
+    flagged = ["--backend", "embedded", "--max-calls", "1", "--strategy", "pipeline"]
+    done = desk.main("chat", "Say hello.", *flagged, stdin=b"", MAX_COMPLETION_TOKENS="32")
+    assert done.code in (0, 1), done.err
+    assert trace(desk).calls_used == 1
