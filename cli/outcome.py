@@ -21,6 +21,7 @@ BUG = 70  # EX_SOFTWARE of sysexits.h: not to be confused with what a task came 
 INTERRUPTED = 130
 LOG_NAME = "shoestring.log"
 OUR_PACKAGES = ("agent", "cli", "evals")
+PLUGIN_PREFIX = "plugin_"  # of the modules that --plugin loads
 
 
 def exit_code(command: Callable[[], int]) -> int:
@@ -100,7 +101,8 @@ def log_traceback(error: BaseException) -> Path:
 
 
 def _report_bug(error: Exception) -> int:
-    summary = f"this is a bug of Shoestring ({type(error).__name__}: {error})"
+    bug = error.__cause__ or error  # a run that crashed says so around the bug itself
+    summary = f"this is a bug of {_whose(bug)} ({type(bug).__name__}: {bug})"
     try:
         path = log_traceback(error)
     except OSError as refused:
@@ -110,6 +112,17 @@ def _report_bug(error: Exception) -> int:
         return BUG
     say(f"{summary}; its traceback is in {path}")
     return BUG
+
+
+def _whose(bug: BaseException) -> str:
+    """The line of a person's own file, where the innermost frame of ours or theirs is in one; else Shoestring."""
+    for frame, line in reversed(list(traceback.walk_tb(bug.__traceback__))):
+        module = str(frame.f_globals.get("__name__"))
+        if module.startswith(PLUGIN_PREFIX):
+            return f"{frame.f_code.co_filename}:{line}"
+        if module.partition(".")[0] in OUR_PACKAGES:
+            break
+    return "Shoestring"
 
 
 def _log_folder() -> Path:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from agent.errors import UsageError
-from cli.outcome import log_traceback
+from cli.outcome import PLUGIN_PREFIX, log_traceback
 
 
 def load_plugins(files: Sequence[str] | None) -> None:
@@ -31,7 +31,7 @@ def load_plugins(files: Sequence[str] | None) -> None:
 
 def _module_name(path: Path) -> str:
     """One name for a file however its path is written; a class finds the names of its annotations by it."""
-    return f"plugin_{hashlib.sha256(str(path.resolve()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
+    return f"{PLUGIN_PREFIX}{hashlib.sha256(str(path.resolve()).encode('utf-8', 'surrogateescape')).hexdigest()[:16]}"
 
 
 def _compiled(path: Path) -> CodeType:

@@ -106,6 +106,16 @@ def test_whatever_a_file_does_is_one_line(desk: Desk, code: str, says: str) -> N
     assert done.code == 2
 
 
+def test_a_bug_of_a_tool_is_told_by_its_own_line(desk: Desk) -> None:
+    code = (desk.folder / "my_tools.py").read_text("utf-8").replace("len(params", "1 / len(params")
+    (desk.folder / "my_tools.py").write_text(code.replace("params.text.split()", "()"), encoding="utf-8")
+    done = desk.scripted("x", "--plugin", "my_tools.py", "--toolset", "words", replies=[{"content": COUNT}])
+    line = next(number for number, text in enumerate(code.splitlines(), 1) if "1 / len" in text)
+    assert done.line.startswith(f"shoestring: this is a bug of my_tools.py:{line} (ZeroDivisionError: ")
+    assert done.code == 70
+    assert "my_tools.py" in (desk.folder / "traces" / "shoestring.log").read_text("utf-8")
+
+
 def test_a_file_that_is_not_there_is_one_line(desk: Desk) -> None:
     done = desk.inside("x", "--plugin", "nosuch.py")
     assert (done.code, done.line) == (
