@@ -1,0 +1,118 @@
+"""The first rung: bubblewrap. The program has namespaces of its own (files, processes, network, names), a filter of
+system calls, and limits that are set inside, since bubblewrap itself could not start within them.
+
+An ordinary user gets a user namespace. Root needs none, and gets none: it builds the same walls as root and gives its
+user up inside them, which is the only way that the kernel holds it to the limit on processes, and keeps files that the
+program makes from being root's.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Final
+
+from agent.sandbox.base import MIB, SHOWN_ROOT, Command, Finished, Level, SandboxError
+from agent.sandbox.lending import Borrower, borrower, lent
+from agent.sandbox.limits import prlimit_options
+from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
+from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
+from agent.sandbox.watched import Launch, sealed, watch
+
+PATH: Final = "/usr/bin:/bin"
+_TMP_BYTES, _SHM_BYTES = 32 * MIB, 16 * MIB
+_NEW_USER = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL")
+# Root: just what setpriv needs to give up the rest.
+_AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
+_WALLS = (
+    *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
+    *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
+)
+
+
+class Bubblewrap:
+    """Runs commands with bwrap; see the module's docstring.
+
+    Raises:
+        SandboxError: no_sandbox, a program that it needs is missing, or this kind of processor is not known.
+    """
+
+    name: Level = "bubblewrap"
+
+    def __init__(self) -> None:
+        self._bwrap = _found("bwrap")
+        self._prlimit = _found("prlimit")
+        self._setpriv = _found("setpriv") if os.geteuid() == 0 else None
+        if not is_supported():
+            raise SandboxError("no_sandbox", "the system calls of this kind of processor are not known")
+
+    def run(self, command: Command) -> Finished:
+        """See `Sandbox.run`."""
+        with ExitStack() as stack:
+            user = borrower()
+            if command.workspace is not None and not command.read_only:
+                stack.enter_context(lent(command.workspace, user))
+            rules = stack.enter_context(sealed(seccomp_filter(Rules())))
+            options = [*_WALLS, *self._user_options(user), *_files(command), *_variables(command)]
+            listed = b"".join(os.fsencode(option) + b"\0" for option in (*options, "--seccomp", str(rules)))
+            options_handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
+            inner = (*self._drop(user), self._prlimit, *prlimit_options(command.limits, user), "--", *command.argv)
+            launch = Launch(
+                (self._bwrap, "--args", str(options_handle), "--", *inner),
+                {"PATH": PATH},  # readable inside, as /proc/1/environ
+                kept=(rules, options_handle),
+                folder=None if command.read_only else command.workspace,
+            )
+            return watch(launch, command.limits, command.stdin)
+
+    def _user_options(self, user: Borrower) -> tuple[str, ...]:
+        return _AS_ROOT if user.is_other else _NEW_USER
+
+    def _drop(self, user: Borrower) -> tuple[str, ...]:
+        """Root's inner launcher: another user, no group, no capability, none to be had."""
+        if self._setpriv is None:
+            return ()
+        who = (f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups")
+        return (self._setpriv, *who, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--")
+
+
+def _files(command: Command) -> Iterator[str]:
+    """The tree that the program sees. Nothing is in it but what is named here."""
+    for folder in filter(Path.exists, SYSTEM):
+        yield from ("--ro-bind", str(folder), str(folder))
+    for name in ROOTS:
+        root = Path("/", name)
+        if root.is_symlink():
+            yield from ("--symlink", os.readlink(root), str(root))
+        elif root.is_dir():
+            yield from ("--ro-bind", str(root), str(root))
+    for path in SYSTEM_FILES:
+        yield from ("--ro-bind-try", str(path), str(path))
+    for path in command.readable:
+        for parent in reversed(path.parents[:-1]):
+            yield from ("--perms", "0755", "--dir", str(parent))
+        yield from ("--ro-bind", str(path), str(path))
+    yield from ("--proc", "/proc", "--dev", "/dev")
+    yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108 the program's own
+    yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 as above
+    if command.workspace is None:
+        yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", SHOWN_ROOT)
+    else:
+        yield from ("--ro-bind" if command.read_only else "--bind", str(command.workspace), SHOWN_ROOT)
+    yield from ("--chdir", SHOWN_ROOT, "--remount-ro", "/dev", "--remount-ro", "/")
+
+
+def _variables(command: Command) -> Iterator[str]:
+    own = (("PATH", PATH), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8"))  # noqa: S108 as above
+    for name, value in (*own, *command.environment):
+        yield from ("--setenv", name, value)
+
+
+def _found(name: str) -> str:
+    path = shutil.which(name, path=f"{PATH}:/usr/local/bin")
+    if path is None:
+        raise SandboxError("no_sandbox", f"{name} is not installed")
+    return path
