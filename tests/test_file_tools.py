@@ -9,51 +9,24 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from agent.errors import StoreError
 from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
-from agent.tools.list_directory import MAX_COUNTED
+from agent.tools.folder_walk import MAX_COUNTED
+from agent.tools.read_file_chunk import MAX_LOOKED_AT
 from agent.tools.registry import ToolRegistry, toolset
 from agent.tools.workspace import MAX_DEPTH, MAX_FILE_BYTES
+from tests.support_files import SECRET, Files, refused
 
-SECRET = "the secret outside"
-
-
-class Files:
-    """The tools of one workspace. Beside it lies what no tool may reach."""
-
-    def __init__(self, folder: Path):
-        self.root = folder / "workspace"
-        self.root.mkdir()
-        (folder / "workspace-evil").mkdir()
-        for outside in (folder / "outside.txt", folder / "workspace-evil" / "x"):
-            outside.write_text(SECRET)
-        self.tools = ToolRegistry(toolset("fs"), ToolContext(workspace=self.root))
-
-    def run(self, name: str, **arguments: Any) -> ToolResult:
-        return self.tools.execute(ToolCall(name=name, arguments=arguments))
-
-    def read(self, path: str) -> ToolResult:
-        return self.run("read_file", path=path)
-
-    def write(self, path: str, content: str = "new", mode: str = "overwrite") -> ToolResult:
-        return self.run("write_file", path=path, content=content, mode=mode)
-
-    def ls(self, **arguments: Any) -> ToolResult:
-        return self.run("list_directory", **arguments)
+ROOT = Path(__file__).resolve().parent.parent
 
 
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     return Files(tmp_path)
-
-
-def refused(result: ToolResult, error_type: str = "refused") -> bool:
-    return (result.success, result.error_type) == (False, error_type)
 
 
 def test_what_was_written_is_read_back_and_listed(files: Files) -> None:
@@ -126,18 +99,27 @@ def test_a_path_that_leads_out_or_to_a_secret_is_refused(files: Files, path: str
     (files.root / "d").mkdir()
     (files.root / ".git").mkdir()
     (files.root / ".env").write_text(SECRET)
-    before = sorted(tmp_path.rglob("*"))
     path = path.replace("ROOT", str(files.root))
-    for result in (files.read(path), files.write(path), files.ls(path=path)):
+    files.write("here.txt", "here")
+    before = sorted(tmp_path.rglob("*"))
+    for result in (*files_opened(files, path), files.manage("move", "here.txt", path)):
         assert refused(result)
         assert (result.error or "").isprintable()
     assert sorted(tmp_path.rglob("*")) == before
     assert (tmp_path / "outside.txt").read_text() == SECRET
 
 
+def files_opened(files: Files, path: str) -> list[ToolResult]:
+    """What each tool says of a path."""
+    return [
+        *(files.read(path), files.chunk(path), files.write(path), files.ls(path=path), files.search("x", path=path)),
+        *(files.manage("mkdir", path), files.manage("delete", path, recursive=True), files.manage("move", path, "y")),
+    ]
+
+
 def test_too_long_a_name_is_refused(files: Files) -> None:
     name = "\u00fc" * 190  # 380 bytes
-    for result in (files.read(name), files.write(name), files.ls(path=name), files.write(f"{name}/x")):
+    for result in (*files_opened(files, name), files.write(f"{name}/x")):
         assert refused(result)
 
 
@@ -148,7 +130,8 @@ def test_links_are_never_followed(files: Files, tmp_path: Path) -> None:
     (files.root / "to_folder").symlink_to(tmp_path)
     (files.root / "nowhere").symlink_to(tmp_path / "made.txt")
     for path in ("to_file", "to_inside", "to_folder", "to_folder/outside.txt", "nowhere"):
-        for result in (files.read(path), files.write(path), files.write(path, mode="append")):
+        looks = (files.read(path), files.chunk(path), files.search("secret", path=path))
+        for result in (*looks, files.write(path), files.write(path, mode="append")):
             assert refused(result)
             assert "symbolic link" in (result.error or "")
     for path in ("to_folder", "to_folder/workspace"):
@@ -306,12 +289,14 @@ def test_listings_are_bounded_and_follow_no_loop(files: Files) -> None:
     assert result.data.endswith("file097 (0 bytes)\n[cut here: 153 entries in all]")
 
 
-def test_a_listing_of_very_many_files_stops_counting(files: Files) -> None:
-    for folder in ("a", "b"):
-        (files.root / folder).mkdir()
+def test_very_many_files_are_not_counted_to_their_end_nor_deleted(files: Files) -> None:
+    for folder in ("many/a", "many/b"):
+        (files.root / folder).mkdir(parents=True)
         for number in range(MAX_COUNTED // 2):
             (files.root / folder / str(number)).touch()
     assert files.ls(recursive=True).data.endswith("[cut here: over 10,000 entries in all]")
+    assert refused(files.manage("delete", "many", recursive=True), "too_large")
+    assert len(files.names()) == MAX_COUNTED + 3
 
 
 def test_a_folder_that_is_deeper_than_tools_go_is_not_listed_to_its_end(files: Files) -> None:
@@ -325,10 +310,23 @@ def test_folders_are_closed_again(files: Files) -> None:
     (files.root / "link").symlink_to("a")
     before = len(list(Path("/dev/fd").iterdir()))
     for path in ("a/b/c/x.txt", "a/b/c/none", "a/b/c", "link/x", "../x", "a/b/c/x.txt/y"):
-        files.read(path)
-        files.write(path)
         files.ls(path=path, recursive=True)
+        files_opened(files, path)
+        files.manage("move", "y", path)
     assert len(list(Path("/dev/fd").iterdir())) == before
+
+
+def test_what_is_written_belongs_to_whom_the_folder_belongs_to(files: Files) -> None:
+    """Isolated code, and the person whose folder it is, must reach what a harness that runs as root has made."""
+    if os.geteuid() != 0:
+        pytest.skip("only root could make files that are another's")
+    os.chown(files.root, 1234, 1234)
+    files.write("a/b.txt")
+    files.manage("mkdir", "c/d")
+    os.chown(files.root / "a" / "b.txt", 4321, 4321)
+    files.write("a/b.txt", "newer")
+    owners = {path: (files.root / path).stat().st_uid for path in files.names()}
+    assert owners == {"a": 1234, "a/b.txt": 4321, "c": 1234, "c/d": 1234}
 
 
 def test_without_a_workspace_no_file_tool_does_anything() -> None:
@@ -336,7 +334,10 @@ def test_without_a_workspace_no_file_tool_does_anything() -> None:
     for name, arguments in (
         ("list_directory", {}),
         ("read_file", {"path": "/etc/passwd"}),
+        ("read_file_chunk", {"path": "/etc/passwd", "start_line": 1, "end_line": 1}),
         ("write_file", {"path": "x", "content": "y"}),
+        ("manage_path", {"action": "mkdir", "path": "x"}),
+        ("search", {"query": "x"}),
     ):
         assert refused(tools.execute(ToolCall(name=name, arguments=arguments)), "no_workspace")
 
@@ -350,3 +351,187 @@ def test_a_workspace_that_is_gone_is_no_fault_of_the_model(files: Files) -> None
 def test_a_relative_workspace_is_refused_at_once() -> None:
     with pytest.raises(ValueError, match="absolute path"):
         ToolContext(workspace=Path("relative"))
+
+
+# -- some lines of a file ---------------------------------------------------------------------------------------------
+
+
+def test_some_lines_are_read_with_how_many_there_are(files: Files) -> None:
+    files.write("poem", "one\ntwo\r\n\nfour")
+    assert files.chunk("poem", 2, 4).data == "[poem: lines 2 to 4 of 4 lines]\ntwo\r\n\nfour"
+    assert files.chunk("poem", 1, 1).data == "[poem: lines 1 to 1 of 4 lines]\none"
+    files.write("poem", "one\n")
+    assert files.chunk("poem", 1, 1).data == "[poem: lines 1 to 1 of 1 lines]\none"
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "why"),
+    [
+        (1, 101, "At most 100 can be read at a time; here it would be 101."),
+        (1, 250, "At most 100 can be read at a time; here it would be 250."),
+        (200, 251, "The last line to read can be 250 at most."),
+        (300, 301, "The last line to read can be 250 at most."),
+        (9, 8, "The first line to read cannot come after the last."),
+    ],
+)
+def test_a_range_that_cannot_be_had_is_told_with_the_number_of_lines(
+    files: Files, start: int, end: int, why: str
+) -> None:
+    files.write("long", "x\n" * 250)
+    result = files.chunk("long", start, end)
+    assert refused(result, "bad_range")
+    assert result.error == f"long has 250 lines. {why}"
+    assert files.chunk("long", 151, 250).data.count("\n") == 100
+
+
+def test_lines_of_what_is_no_text_or_very_long(files: Files) -> None:
+    files.write("empty", "")
+    assert files.chunk("empty").error == "empty has 0 lines. There is nothing to read."
+    (files.root / "image").write_bytes(b"\x89PNG\0")
+    assert "image is a binary file" in files.chunk("image").data
+    with (files.root / "huge").open("w") as file:
+        file.write("y" * 79 + "\n" + "z\n" * MAX_LOOKED_AT)
+        file.truncate(1 << 40)
+    assert files.chunk("huge", 1, 2).data.endswith("y\nz")
+    result = files.chunk("huge", 9_000_000, 9_000_001)
+    assert refused(result, "too_large")
+    assert result.error == "Only the first 16 MiB of a file can be read here: 8,388,569 lines."
+
+
+# -- folders made, things moved and deleted ---------------------------------------------------------------------------
+
+
+def test_folders_are_made_and_things_moved_and_deleted(files: Files) -> None:
+    assert files.manage("mkdir", "a/b").data == "made the folder a/b/"
+    assert files.manage("mkdir", "a").data == "the folder a/ was there already"
+    files.write("a/x.txt", "text")
+    assert files.manage("move", "a/x.txt", "c/y.txt").data == "moved a/x.txt to c/y.txt"
+    assert files.manage("move", "a", "c/a").data == "moved a to c/a"
+    assert files.names() == ["c", "c/a", "c/a/b", "c/y.txt"]
+    assert files.read("c/y.txt").data == "text"
+    assert files.manage("delete", "c/a/b/").data == "deleted the folder c/a/b/"
+    assert files.manage("delete", "c", recursive=True).data == "deleted the folder c/ and 2 entries in it"
+    files.write("z")
+    assert files.manage("delete", "z").data == "deleted z"
+    assert files.names() == []
+
+
+@pytest.mark.parametrize("path", [".", "./", "/workspace", "ROOT"])
+def test_the_workspace_itself_is_never_moved_or_deleted(files: Files, path: str) -> None:
+    files.write("x")
+    path = path.replace("ROOT", str(files.root))
+    for result in (
+        files.manage("delete", path, recursive=True),
+        files.manage("move", path, "y"),
+        files.manage("move", "x", path),
+        files.manage("mkdir", path),
+    ):
+        assert refused(result)
+    assert files.names() == ["x"]
+
+
+def test_both_ends_of_a_move_are_judged(files: Files, tmp_path: Path) -> None:
+    files.write("a", "mine")
+    (files.root / "out").symlink_to(tmp_path)
+    for destination in ("../a", "out/a", ".git/hooks/pre-commit", ".env", "/etc/a", "a", "a/b"):
+        assert refused(files.manage("move", "a", destination)), destination
+    assert files.read("a").data == "mine"
+    for path in ("../outside.txt", "out/outside.txt"):
+        assert refused(files.manage("move", path, "b"))
+        assert refused(files.manage("delete", path))
+    assert (tmp_path / "outside.txt").read_text() == SECRET
+    assert files.manage("move", "a", "b").success
+
+
+def test_nothing_is_moved_over(files: Files, tmp_path: Path) -> None:
+    files.write("a", "a")
+    files.write("b", "b")
+    files.manage("mkdir", "empty")
+    files.manage("mkdir", "full/inner")
+    (files.root / "link").symlink_to(tmp_path / "outside.txt")
+    for path, destination in (("a", "b"), ("a", "empty"), ("full", "empty"), ("full", "b"), ("a", "link")):
+        result = files.manage("move", path, destination)
+        assert refused(result, "exists")
+        assert result.error == f"{destination} is there already, and nothing is overwritten. Use another name."
+    assert refused(files.manage("mkdir", "a"), "exists")
+    assert refused(files.manage("mkdir", "link"), "exists")
+    assert files.names() == ["a", "b", "empty", "full", "full/inner", "link"]
+    assert (tmp_path / "outside.txt").read_text() == SECRET
+
+
+def test_a_folder_goes_with_what_is_in_it_only_where_that_is_said(files: Files, tmp_path: Path) -> None:
+    files.write("a/b/c.txt")
+    (files.root / "a" / "link").symlink_to(tmp_path)
+    result = files.manage("delete", "a")
+    assert refused(result, "not_empty")
+    assert result.error == "a is not empty. Only with recursive true is all of it deleted."
+    assert refused(files.manage("move", "a", "a/b/d"))
+    assert refused(files.manage("move", "a", None), "bad_args")
+    assert files.names() == ["a", "a/b", "a/b/c.txt", "a/link"]
+    assert files.manage("delete", "a", recursive=True).success
+    assert (tmp_path / "outside.txt").read_text() == SECRET
+
+
+def test_a_link_is_deleted_and_not_what_it_leads_to(files: Files, tmp_path: Path) -> None:
+    (files.root / "link").symlink_to(tmp_path / "workspace-evil")
+    assert files.manage("delete", "link", recursive=True).data == "deleted link"
+    assert (tmp_path / "workspace-evil" / "x").read_text() == SECRET
+
+
+def test_what_is_private_or_deep_is_not_deleted(files: Files) -> None:
+    (files.root / "project" / ".git").mkdir(parents=True)
+    deep = files.root.joinpath("deep", *["d"] * MAX_DEPTH)
+    deep.mkdir(parents=True)
+    before = files.names()
+    assert "project/.git is private" in (files.manage("delete", "project", recursive=True).error or "")
+    assert refused(files.manage("delete", "deep", recursive=True))
+    assert files.names() == before
+
+
+# -- a person's own folder --------------------------------------------------------------------------------------------
+
+RUN_LATER = ["conftest.py", "sub/Conftest.py", "sitecustomize.py", "lib/x.pth", ".bashrc", ".idea/workspace.xml"]
+
+
+@pytest.mark.parametrize("path", [*RUN_LATER, ".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc"])
+def test_in_a_persons_folder_nothing_is_written_that_their_programs_would_run(tmp_path: Path, path: str) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    files.write("a", "id")
+    for result in (files.write(path), files.manage("move", "a", path), files.manage("mkdir", path)):
+        assert refused(result)
+    assert files.names() == ["a"]
+    assert files.write("hooks/pre-commit").success
+    assert files.write("conftest.txt").success
+    assert files.context.written == ["a", "hooks/pre-commit", "conftest.txt"]
+
+
+@pytest.mark.parametrize("path", RUN_LATER)
+def test_in_a_folder_of_the_runs_own_those_are_files_like_others(files: Files, path: str) -> None:
+    assert files.write(path, "x").success
+    assert files.read(path).data == "x"
+    assert files.manage("delete", path).success
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from agent.tools.base import ToolContext
+from agent.tools.write_file import WriteFile, WriteFileParams
+print("writing", flush=True)
+while True:
+    for letter in "ab":
+        params = WriteFileParams(path="a", content=letter * 20_000)
+        WriteFile().run(params, ToolContext(workspace=Path(sys.argv[1])))
+"""
+
+
+def test_a_kill_leaves_the_old_text_or_the_new(files: Files) -> None:
+    for _ in range(5):
+        command = [sys.executable, "-c", KILLED, str(files.root)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as writer:
+            assert writer.stdout is not None
+            writer.stdout.readline()
+            while not (files.root / "a").exists():
+                pass
+            writer.kill()
+        assert (files.root / "a").read_text() in {"a" * 20_000, "b" * 20_000}

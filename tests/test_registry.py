@@ -164,6 +164,8 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if "pattern" in schema:
+        return st.from_regex(schema["pattern"], fullmatch=True)
     kind = schema["type"]
     if kind == "object":
         required, fields = schema.get("required", []), schema["properties"]
@@ -483,7 +485,7 @@ def test_schemas_are_derived_once_a_class() -> None:
 def test_toolsets_compose_and_unknown_ones_are_told() -> None:
     core = ["web_search", "calculate_math", "execute_code", "clock"]
     assert [tool.name for tool in toolset("core, core")] == core
-    assert [tool.name for tool in toolset("core,fs")] == [*core, "list_directory", "read_file", "write_file"]
+    assert [tool.name for tool in toolset("core,fs")] == [*core, *(tool.name for tool in TOOLSETS["fs"])]
     with pytest.raises(UsageError, match="no toolset 'cor': use one of core, fs"):
         toolset("core,cor")
 

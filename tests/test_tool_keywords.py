@@ -31,6 +31,13 @@ ROUTER = KeywordRouter(ToolRegistry(toolset("core,fs"), ToolContext()))
         ("Write hello to notes.txt", "write_file"),
         ("Append a line to log.txt", "write_file"),
         ("Create a file called b.txt with the word yes", "write_file"),
+        ("Read lines 10 to 20 of main.py", "read_file_chunk"),
+        ("Show me lines 5 to 9 of setup.cfg", "read_file_chunk"),
+        ("Make a folder called drafts", "manage_path"),
+        ("Delete old.txt", "manage_path"),
+        ("Rename a.txt to b.txt", "manage_path"),
+        ("Which files mention the word invoice?", "search"),
+        ("Search the files for TODO", "search"),
     ],
 )
 def test_a_plain_request_finds_its_tool(message: str, tool: str) -> None:

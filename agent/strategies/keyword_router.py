@@ -25,7 +25,8 @@ class KeywordRouter:
     def route(self, text: str) -> str | None:
         """The one offered tool that a message calls by its name, or else has most keywords of; None if there is none.
 
-        Whole words count, in any case, and each keyword once. Two tools with as many are a tie, and a tie is no answer.
+        Whole words count, in any case, and each keyword once. Of two tools with as many, the one with the longer
+        keyword is meant ("read lines" says more than "read"); else it is a tie, and a tie is no answer.
         """
         said = _words(text[:MAX_CHARS])
         best = _with_most(said, self._names) or _with_most(said, self._keywords)
@@ -42,7 +43,8 @@ def _phrases(texts: Iterable[str]) -> frozenset[str]:
 
 
 def _with_most(said: str, phrases: dict[str, frozenset[str]]) -> list[str]:
-    """The tools with the most phrases in what was said; none where no tool has any."""
-    found = {name: sum(phrase in said for phrase in those) for name, those in phrases.items()}
-    most = max(found.values(), default=0)
-    return [name for name, count in found.items() if count == most] if most else []
+    """The tools with the most phrases in what was said, of these those with the longest; none where no tool has any."""
+    found = {name: [phrase.count(" ") for phrase in those if phrase in said] for name, those in phrases.items()}
+    weights = {name: (len(lengths), max(lengths)) for name, lengths in found.items() if lengths}
+    most = max(weights.values(), default=None)
+    return [name for name, weight in weights.items() if weight == most]

@@ -36,7 +36,8 @@ class ToolContext:
 
     `corpus` is a folder of text files that web_search reads instead of the network. `now` is the time that clock tells,
     with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
-    none). `secrets` are taken out of results.
+    none), `persons_folder` whether it is a person's own and not one made for the run, and `written` takes the paths in
+    it that tools have written. `secrets` are taken out of results.
 
     Raises:
         ValueError: a time without a zone, or a relative workspace; a bug of ours.
@@ -47,6 +48,8 @@ class ToolContext:
     secrets: tuple[str, ...] = field(default=(), repr=False)
     now: datetime | None = None
     workspace: Path | None = None
+    persons_folder: bool = False
+    written: list[str] = field(default_factory=list, compare=False)
 
     def __post_init__(self) -> None:
         if self.now is not None and self.now.utcoffset() is None:

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import os
-from collections.abc import Generator
-from contextlib import closing, suppress
+from contextlib import closing
 
 from pydantic import Field
 
 from agent.tools.base import Excerpt, Params, Tool, ToolContext
-from agent.tools.workspace import (
-    MAX_DEPTH,
-    MAX_PATH_CHARS,
-    faults_told,
-    folder_in,
-    is_private,
-    opened_folder,
-    parts_of,
-    workspace_of,
-)
+from agent.tools.folder_walk import MAX_COUNTED, Entry, entries, is_open
+from agent.tools.workspace import MAX_PATH_CHARS, faults_told, is_private, opened_folder, parts_of, workspace_of
 
 MAX_ENTRIES = 100
-MAX_COUNTED = 10_000  # entries that are looked at, of a folder and in all
 
 
 class ListDirectoryParams(Params):
@@ -58,9 +47,9 @@ class ListDirectory(Tool[ListDirectoryParams]):
         with (
             opened_folder(context, parts) as folder,
             faults_told("/".join(parts) or "the workspace"),
-            closing(_entries(folder, parts, recursive=params.recursive)) as found,
+            closing(entries(folder, parts, is_open if params.recursive else _stays_out)) as found,
         ):
-            lines = list(itertools.islice(found, MAX_COUNTED + 1))
+            lines = [_line(entry) for entry in itertools.islice(found, MAX_COUNTED + 1)]
         if not lines:
             return "(the folder is empty)"
         shown = "\n".join(lines[:MAX_ENTRIES])
@@ -70,36 +59,19 @@ class ListDirectory(Tool[ListDirectoryParams]):
         return Excerpt(shown, f"{counted} entries")
 
 
-def _entries(folder: int, parts: tuple[str, ...], *, recursive: bool) -> Generator[str, None, None]:
-    """A line for each entry of an open folder and, where asked for, of the folders in it. Raises OSError."""
-    with os.scandir(folder) as scan:
-        entries = sorted(itertools.islice(scan, MAX_COUNTED + 1), key=lambda entry: entry.name)
-    for entry in entries:
-        path = (*parts, entry.name)
-        yield _line(entry, "/".join(path))
-        if recursive and entry.is_dir(follow_symlinks=False) and not is_private(entry.name) and len(path) < MAX_DEPTH:
-            with suppress(OSError):  # gone meanwhile, or closed to us
-                yield from _inside(folder, path)
+def _stays_out(_entry: Entry) -> bool:
+    return False
 
 
-def _inside(folder: int, path: tuple[str, ...]) -> Generator[str, None, None]:
-    inner = folder_in(folder, path[-1])
+def _line(entry: Entry) -> str:
+    if entry.found.is_symlink():
+        return f"{entry.shown} (link, not followed)"
+    if entry.is_folder:
+        return f"{entry.shown}/ (private)" if is_private(entry.found.name) else f"{entry.shown}/"
+    if not entry.is_file:
+        return f"{entry.shown} (no ordinary file)"
     try:
-        yield from _entries(inner, path, recursive=True)
-    finally:
-        os.close(inner)
-
-
-def _line(entry: os.DirEntry[str], path: str) -> str:
-    shown = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in path)
-    if entry.is_symlink():
-        return f"{shown} (link, not followed)"
-    if entry.is_dir(follow_symlinks=False):
-        return f"{shown}/ (private)" if is_private(entry.name) else f"{shown}/"
-    if not entry.is_file(follow_symlinks=False):
-        return f"{shown} (no ordinary file)"
-    try:
-        size = entry.stat(follow_symlinks=False).st_size
+        size = entry.found.stat(follow_symlinks=False).st_size
     except OSError:  # gone meanwhile
-        return shown
-    return f"{shown} ({size:,} bytes)"
+        return entry.shown
+    return f"{entry.shown} ({size:,} bytes)"

@@ -22,7 +22,10 @@ from agent.tools.declaration import checked_tool, derived_from
 from agent.tools.execute_code import ExecuteCode
 from agent.tools.json_schema import Schema, action_form, parameter_words, type_words, typed
 from agent.tools.list_directory import ListDirectory
+from agent.tools.manage_path import ManagePath
 from agent.tools.read_file import ReadFile
+from agent.tools.read_file_chunk import ReadFileChunk
+from agent.tools.search import Search
 from agent.tools.web_search import WebSearch
 from agent.tools.write_file import WriteFile
 
@@ -30,7 +33,7 @@ AnyTool = Tool[Any]
 
 TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
     "core": (WebSearch, CalculateMath, ExecuteCode, Clock),
-    "fs": (ListDirectory, ReadFile, WriteFile),
+    "fs": (ListDirectory, ReadFile, ReadFileChunk, WriteFile, ManagePath, Search),
 }
 
 MAX_ACTIONS = 4

@@ -36,7 +36,7 @@ class WebSearch(Tool[WebSearchParams]):
     free_text = "query"
     keywords = (
         *("search", "look up", "find out", "who is", "who was", "who wrote", "when was", "when did", "where is"),
-        *("capital of", "population of", "latest", "news", "on the web", "internet", "online"),
+        *("capital of", "population of", "latest", "news", "the web", "internet", "online"),
     )
     params = WebSearchParams
 

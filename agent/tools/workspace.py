@@ -30,6 +30,14 @@ SHOWN_ROOT = "/workspace"  # what models call the folder whose real name they ar
 # Folders and files that hold secrets, or that a person's programs would act upon later. Compared in lower case: some
 # file systems do so too.
 _PRIVATE = frozenset({".env", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode"})
+# What a person's programs run or load by themselves; in lower case, without .py at the end. Nobody's programs look into
+# a folder made for a run, so there they are files like others.
+_RUN_LATER = frozenset(
+    (
+        *("conftest", "sitecustomize", "usercustomize", ".idea", ".husky", ".devcontainer", ".pre-commit-config.yaml"),
+        *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile", ".zlogin"),
+    )
+)
 # What looks like a separator, or is one elsewhere. Nothing is normalised: a path means what stands in it.
 _OTHER_SEPARATORS = re.compile("[\\\\\u2044\u2215\u29f8\uff0f\uff3c]")
 # Opening must neither wait (a pipe) nor follow a link; what was opened is judged afterwards.
@@ -102,6 +110,22 @@ def _relative(path: str, workspace: Path) -> str:
     return path
 
 
+def parts_to_change(path: str, context: ToolContext) -> tuple[str, ...]:
+    """As `parts_of`, of what is to be written, moved or deleted; never the workspace itself.
+
+    Raises:
+        ToolError: no_workspace; refused, also what a person's programs would act upon.
+    """
+    parts = parts_of(path, workspace_of(context))
+    if not parts:
+        raise ToolError("refused", "The path names the workspace itself. Name a file or folder in it.")
+    for part in parts if context.persons_folder else ():
+        lower = part.lower()
+        if lower.removesuffix(".py") in _RUN_LATER or lower.endswith(".pth"):
+            raise ToolError("refused", f"{part} is run by other programs of this person: tools do not change it.")
+    return parts
+
+
 @contextmanager
 def opened_folder(context: ToolContext, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
     """The handle of a folder of the workspace; with `create`, folders that are missing are made.
@@ -115,13 +139,32 @@ def opened_folder(context: ToolContext, parts: Sequence[str], *, create: bool = 
         for depth, name in enumerate(parts, 1):
             with faults_told("/".join(parts[:depth])):
                 if create:
-                    with suppress(FileExistsError):
-                        os.mkdir(name, dir_fd=handle)
+                    make_folder(handle, name)
                 outer, handle = handle, folder_in(handle, name)
                 os.close(outer)
         yield handle
     finally:
         os.close(handle)
+
+
+def make_folder(folder: int, name: str) -> bool:
+    """Make a folder in an open folder, and say whether it was not there yet. Raises OSError."""
+    try:
+        os.mkdir(name, dir_fd=folder)
+    except FileExistsError:
+        return False
+    inner = folder_in(folder, name)
+    try:
+        _give_to(os.fstat(folder), inner)
+    finally:
+        os.close(inner)
+    return True
+
+
+def _give_to(owner: os.stat_result, handle: int) -> None:
+    """Let what root makes belong to whose it would be had they made it: isolated code and the person reach it then."""
+    if os.geteuid() == 0:
+        os.fchown(handle, owner.st_uid, owner.st_gid)
 
 
 def folder_in(folder: int, name: str) -> int:
@@ -150,12 +193,14 @@ def _opened(folder: int, name: str) -> tuple[int, int]:
 
 
 @contextmanager
-def place_of(context: ToolContext, path: str, *, create: bool = False) -> Iterator[Place]:
-    """Where the file of a path is or is to be, with its folder open; see `opened_folder`."""
+def place_of(context: ToolContext, path: str, *, to_write: bool = False) -> Iterator[Place]:
+    """Where the file of a path is or, `to_write`, is to be, with its folder open; see `opened_folder`."""
     parts = parts_of(path, workspace_of(context))
     if not parts or path.endswith("/"):
         raise ToolError("is_directory", "The path names a folder, not a file.")
-    with opened_folder(context, parts[:-1], create=create) as folder:
+    if to_write:
+        parts = parts_to_change(path, context)
+    with opened_folder(context, parts[:-1], create=to_write) as folder:
         yield Place(folder, parts[-1], "/".join(parts))
 
 
@@ -187,11 +232,11 @@ def read_bytes(handle: int, most: int) -> bytes:
     return bytes(data)
 
 
-def replace_file(place: Place, data: bytes, permissions: int | None) -> None:
+def replace_file(place: Place, data: bytes, before: os.stat_result | None) -> None:
     """Put a file with these bytes in the place, in one step: whoever looks finds the old file or the new one whole.
 
-    What stood there is replaced and never written through, were it a link or a second name of another file.
-    `permissions` are the file's (None: what the process gives new files). Raises OSError.
+    What stood there is replaced and never written through, were it a link or a second name of another file. `before`
+    is what it was like, None for a new file: that gets what the process and the folder give. Raises OSError.
     """
     temporary = f".{secrets.token_hex(8)}.tmp"
     handle = os.open(
@@ -199,8 +244,9 @@ def replace_file(place: Place, data: bytes, permissions: int | None) -> None:
     )
     try:
         try:
-            if permissions is not None:
-                os.fchmod(handle, permissions)
+            _give_to(before or os.fstat(place.folder), handle)
+            if before is not None:
+                os.fchmod(handle, stat.S_IMODE(before.st_mode) & 0o777)
             view = memoryview(data)
             while view:
                 view = view[os.write(handle, view) :]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 from typing import Literal
 
 from pydantic import Field
@@ -60,22 +59,23 @@ class WriteFile(Tool[WriteFileParams]):
             ToolError: too_large, is_directory, not_directory, refused or no_workspace. The file is then as it was.
             StoreError: the disk fails.
         """
-        with place_of(context, params.path, create=True) as place:
-            before, permissions = _what_is_there(place)
-            data = _joined(before, params.content.encode(), params.mode)
+        with place_of(context, params.path, to_write=True) as place:
+            text, before = _what_is_there(place)
+            data = _joined(text, params.content.encode(), params.mode)
             if len(data) > MAX_FILE_BYTES:
                 raise ToolError("too_large", f"{place.path} would have over {MAX_FILE_BYTES:,} bytes. Write less.")
             with faults_told(place.path):
-                replace_file(place, data, permissions)
+                replace_file(place, data, before)
+            context.written.append(place.path)
         whole = len(data.decode("utf-8", "replace"))
         return f"wrote {len(params.content)} characters to {place.path} ({whole} in all)"
 
 
-def _what_is_there(place: Place) -> tuple[bytes, int | None]:
-    """The file's bytes (no more than one too many) and permissions; nothing where there is no file yet."""
+def _what_is_there(place: Place) -> tuple[bytes, os.stat_result | None]:
+    """The file's bytes (no more than one too many) and what it is like; nothing where there is no file yet."""
     try:
         with opened_file(place) as handle, faults_told(place.path):
-            return read_bytes(handle, MAX_FILE_BYTES + 1), stat.S_IMODE(os.fstat(handle).st_mode) & 0o777
+            return read_bytes(handle, MAX_FILE_BYTES + 1), os.fstat(handle)
     except ToolError as error:
         if error.error_type == "not_found":
             return b"", None
