@@ -77,10 +77,10 @@ class Tool(ABC, Generic[P]):
     user's message, in lower case, that point at this tool.
     """
 
-    name: ClassVar[str]
-    description: ClassVar[str]
-    effect: ClassVar[Effect]
-    timeout_seconds: ClassVar[float] = 15.0
+    name: str
+    description: str
+    effect: Effect
+    timeout_seconds: float = 15.0
     max_chars: ClassVar[int] = 3000
     self_timed: ClassVar[bool] = False
     free_text: ClassVar[str | None] = None
@@ -98,3 +98,6 @@ class Tool(ABC, Generic[P]):
         Raises:
             ToolError: the model's mistake or the world's; becomes an observation. Anything else is our bug.
         """
+
+    def close(self) -> None:
+        """Let go of what was held open from call to call; called once the run has ended, and maybe again."""

@@ -6,7 +6,8 @@ import difflib
 import re
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
@@ -35,6 +36,9 @@ TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
     "core": (WebSearch, CalculateMath, ExecuteCode, Clock),
     "fs": (ListDirectory, ReadFile, ReadFileChunk, WriteFile, ManagePath, Search),
 }
+
+# What makes the tools of a toolset that is found when it is asked for, by what stands before the colon of its name.
+TOOLSET_FAMILIES: dict[str, Callable[[str], Sequence[AnyTool]]] = {}
 
 MAX_ACTIONS = 4
 _MAX_FAULTS_TOLD = 3
@@ -176,6 +180,12 @@ class ToolRegistry:
         shown, cut = self._shown(result, checked)
         return ToolResult(success=True, data=shown, seconds=time.monotonic() - started, truncated=cut)
 
+    def close(self) -> None:
+        """Let every tool go of what it held open for this run; one that cannot does not keep the others from it."""
+        with ExitStack() as stack:
+            for tool in self._tools.values():
+                stack.callback(tool.close)
+
     def _shown(self, result: str | Excerpt, checked: CheckedCall) -> tuple[str, bool]:
         """The result without secrets and within its tool's size, and whether something was left out."""
         text = redacted(result.text if isinstance(result, Excerpt) else result, self._context.secrets)
@@ -214,19 +224,27 @@ def register_tool(tool_class: type[AnyTool], toolset_name: str) -> None:
 
 
 def toolset(name: str) -> list[AnyTool]:
-    """The tools of a toolset, or of several joined by commas, each tool once.
+    """The tools of a toolset, or of several joined by commas, each tool once; made for one run.
 
     Raises:
-        UsageError: no such toolset.
+        UsageError: no such toolset, or two tools of one name in different ones.
     """
-    classes: dict[type[AnyTool], None] = {}
-    for part in name.split(","):
-        if part.strip() not in TOOLSETS:
-            raise UsageError(
-                f"no toolset {_shown(part.strip())}: use one of {', '.join(TOOLSETS)}, or several with commas"
-            )
-        classes.update(dict.fromkeys(TOOLSETS[part.strip()]))
-    return [tool_class() for tool_class in classes]
+    tools: dict[str, AnyTool] = {}
+    for part in dict.fromkeys(part.strip() for part in name.split(",")):
+        for tool in _tools_of(part):
+            other = tools.setdefault(tool.name, tool)
+            if other is not tool and (part not in TOOLSETS or type(other) is not type(tool)):
+                raise UsageError(f"toolset {name}: it has two tools called {tool.name}: leave one out")
+    return list(tools.values())
+
+
+def _tools_of(name: str) -> Sequence[AnyTool]:
+    family, colon, member = name.partition(":")
+    if colon and family in TOOLSET_FAMILIES:
+        return TOOLSET_FAMILIES[family](member)
+    if name not in TOOLSETS:
+        raise UsageError(f"no toolset {_shown(name)}: use one of {', '.join(TOOLSETS)}, or several with commas")
+    return [tool_class() for tool_class in TOOLSETS[name]]
 
 
 def _within(tool: AnyTool, params: Params, context: ToolContext) -> str | Excerpt:
