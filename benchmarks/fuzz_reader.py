@@ -63,6 +63,7 @@ class Seen:
 
     inputs: int = 0
     used: int = 0  # of which something could be used
+    seconds: float = 0.0  # of CPU, for reading
     slowest: float = 0.0
     slowest_number: int = -1
     failures: list[str] = field(default_factory=list)
@@ -71,6 +72,7 @@ class Seen:
         """Take another part's figures into these."""
         self.inputs += other.inputs
         self.used += other.used
+        self.seconds += other.seconds
         if other.slowest > self.slowest:
             self.slowest, self.slowest_number = other.slowest, other.slowest_number
         self.failures += other.failures
@@ -130,6 +132,7 @@ def examine(seed: int, number: int, seen: Seen, readers: Sequence[Reader]) -> No
     except (Exception, TooSlowError) as error:  # noqa: BLE001  # whatever it is, that is what is looked for
         seen.failures.append(f"input {number}: {type(error).__name__}: {error!s:.300}\n    {text!r:.600}")
     seconds = time.process_time() - began
+    seen.seconds += seconds
     if seconds > seen.slowest:
         seen.slowest, seen.slowest_number = seconds, number
 
@@ -255,13 +258,12 @@ def _chunk(chunk: tuple[int, int, int]) -> Seen:
 
 def megabytes() -> list[tuple[float, str]]:
     """CPU seconds of the slowest way to read a megabyte of each marker, behind each opening; the slowest first."""
+    ways = (_read_reply, _read_contract, _read_one)
     found = []
     for opening in MARKERS.openings:
         for marker in MARKERS.all:
             text = opening + marker * (MEGABYTE // len(marker)) + MARKERS.closed.get(opening, "")
-            found.append(
-                (max(_seconds(read, text) for read in (_read_reply, _read_contract, _read_one)), opening + marker)
-            )
+            found.append((max(_seconds(read, text) for read in ways), opening + marker))
     return sorted(found, reverse=True)
 
 
@@ -282,10 +284,11 @@ def _seconds(read: Reader, text: str) -> float:
 
 def report(seen: Seen, seconds: float, slow: Sequence[tuple[float, str]]) -> tuple[str, bool]:
     """The figures in words, and whether every promise was kept."""
+    rate = seen.inputs / max(seen.seconds, 1e-9)
     lines = [
-        f"{seen.inputs:,} inputs in {seconds:,.0f} s, {seen.inputs / max(seconds, 1e-9):,.0f} a second",
+        f"{seen.inputs:,} inputs in {seconds:,.0f} s; {seen.seconds:,.0f} s of CPU went into reading, {rate:,.0f} a second",
         f"of {seen.used / max(seen.inputs, 1):.0%} something could be used",
-        f"slowest: input {seen.slowest_number}, {seen.slowest * 1000:.0f} ms of CPU, read in {len(READERS)} ways",
+        f"slowest: input {seen.slowest_number}, {seen.slowest * 1000:.0f} ms of CPU; each is read in {len(READERS)} ways",
         *seen.failures[:SHOWN],
         f"{'PASS' if not seen.failures else 'FAIL'}  {len(seen.failures)} inputs broke a promise",
     ]

@@ -95,7 +95,8 @@ class Reader:
     def _object(self, depth: int) -> dict[str, Any]:
         self.place += 1
         found: dict[str, Any] = {}
-        while not self.take("}"):
+        self.skip()
+        while self.peek() != "}":
             key = self._key()
             if key in found:
                 raise ValueError(f"the key {key[:40]!r} stands twice in one object")
@@ -103,23 +104,28 @@ class Reader:
                 raise ValueError(f"no value for the key {key[:40]!r}")
             found[key] = self.value(depth + 1)
             self._separator("}")
+        self.place += 1
         return found
 
     def _list(self, depth: int) -> list[Any]:
         self.place += 1
         found: list[Any] = []
-        while not self.take("]"):
+        self.skip()
+        while self.peek() != "]":
             found.append(self.value(depth + 1))
             self._separator("]")
+        self.place += 1
         return found
 
     def _separator(self, end: str) -> None:
-        if self.take(","):
+        """Move past a comma to what follows it: the next member, or the end."""
+        comma = self.take(",")
+        if comma:
             self.skip()
-            if self.peek() == end:
+        if self.peek() == end:
+            if comma:
                 self._repaired("trailing_comma")
-            return
-        if self.peek() != end:
+        elif not comma:
             raise ValueError(f"neither a comma nor {end} after a value")
 
     def _key(self) -> str:
