@@ -286,9 +286,10 @@ def report(seen: Seen, seconds: float, slow: Sequence[tuple[float, str]]) -> tup
     """The figures in words, and whether every promise was kept."""
     rate = seen.inputs / max(seen.seconds, 1e-9)
     lines = [
-        f"{seen.inputs:,} inputs in {seconds:,.0f} s; {seen.seconds:,.0f} s of CPU went into reading, {rate:,.0f} a second",
+        f"{seen.inputs:,} inputs in {seconds:,.0f} s",
+        f"{seen.seconds:,.0f} s of CPU went into reading them in {len(READERS)} ways each, {rate:,.0f} inputs a second",
         f"of {seen.used / max(seen.inputs, 1):.0%} something could be used",
-        f"slowest: input {seen.slowest_number}, {seen.slowest * 1000:.0f} ms of CPU; each is read in {len(READERS)} ways",
+        f"slowest: input {seen.slowest_number}, {seen.slowest * 1000:.0f} ms of CPU",
         *seen.failures[:SHOWN],
         f"{'PASS' if not seen.failures else 'FAIL'}  {len(seen.failures)} inputs broke a promise",
     ]
