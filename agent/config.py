@@ -48,6 +48,8 @@ class Settings(BaseSettings):
     price_completion_per_1k: Decimal = Field(Decimal("0.03"))
     strategy: str = "react"
     toolset: str = "core"
+    workspace_dir: Path | None = None
+    keep_workspaces: bool = False
     search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
     traces_dir: Path = Path("traces")
 

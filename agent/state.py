@@ -279,8 +279,13 @@ class WorkspaceFile(Record):
 
 
 class WorkspaceRecord(Record):
-    """The workspace's files when the run began and when it ended, by path."""
+    """The workspace's files when the run began and when it ended, by path.
 
+    `folder` is the person's own that it worked in, as they named it (None: a fresh one). Of such a folder nothing is
+    kept but the files that tools have written, as they were at the end.
+    """
+
+    folder: str | None = None
     before: list[WorkspaceFile] = Field(default_factory=list)
     after: list[WorkspaceFile] = Field(default_factory=list)
 
@@ -290,7 +295,7 @@ class AgentState(Record):
 
     `task` is the user's first turn, `follow_ups` are those that came after it. `ended_by` says whose cap ended a run
     that a cap ended: its own, or that of the batch around it. `now` is the fixed time of the case (ISO 8601, with its
-    zone), `approve` what an effect or a tool was allowed. `tool_faults` counts those of all steps by kind.
+    zone), `approve` every rule of its policy, by effect or by tool. `tool_faults` counts those of all steps by kind.
     """
 
     schema_version: int = SCHEMA_VERSION

@@ -97,6 +97,7 @@ def chat_parser() -> Parser:
 def _add_run_flags(parser: Parser) -> None:
     """What a single run is given beside its model."""
     parser.add_argument("--toolset", metavar="NAME", help="the tools: core, fs, or both: core,fs (default: core)")
+    parser.add_argument("--workspace", metavar="DIR", help="work in this folder of yours: reads it, asks before writes")
     parser.add_argument("--traces", metavar="DIR", help="where the trace is written (default: traces)")
     add_color_flag(parser)
 
@@ -130,6 +131,8 @@ def add_model_flags(parser: Parser, *, several: bool = False) -> None:
     parser.add_argument("--model", metavar=name, help=f"the model's name; for embedded, a GGUF file{more}")
     parser.add_argument("--strategy", metavar=name, help=f"{STRATEGIES_LISTED} (default: react){more}")
     parser.add_argument("--approve", action="append", metavar="RULE", help=APPROVE_HELP)
+    keep = "keep the files of every run's folder, in the folder workspaces beside its trace; else only where it failed"
+    parser.add_argument("--keep-workspaces", action="store_true", default=None, help=keep)
     parser.add_argument("--max-calls", metavar="N", help="calls to the model a run may make (default: 10)")
     parser.add_argument("--max-cost", metavar="USD", help="simulated US dollars a run may cost (default: 0.20)")
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")

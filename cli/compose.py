@@ -31,6 +31,8 @@ FLAGS = {
     "seed": "seed",
     "temperature": "temperature",
     "scripted": "scripted_replies",
+    "workspace": "workspace_dir",
+    "keep_workspaces": "keep_workspaces",
     "traces": "traces_dir",
     "out": "traces_dir",
 }

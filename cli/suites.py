@@ -51,10 +51,13 @@ def all_suites(args: Namespace) -> int:
     """main.py --all-tests: every suite of the checkout.
 
     Raises:
-        UsageError: beside --all-tests stands a task or --json, or there is no suite; else as `named_suites`.
+        UsageError: beside --all-tests stands a task, --json or --workspace, or there is no suite; else as
+            `named_suites`.
     """
     if args.task is not None or args.json:
         raise UsageError("--all-tests runs whole suites: it takes no task and prints no single object; leave them out")
+    if args.workspace is not None:
+        raise UsageError("--all-tests gives every case a folder of its own; leave out --workspace")
     paths = sorted(SUITES.glob("*.yaml"))
     if not paths:
         raise UsageError(f"{SUITES}: holds no suite (*.yaml); name one: run_tests.py SUITE")
@@ -169,6 +172,7 @@ def _run_on(
             batch_id=batch.id,
             batch=purse,
             git_commit=git_commit(),
+            keep_workspaces=settings.keep_workspaces,
             cancelled=stopped,
         )
         try:

@@ -56,6 +56,7 @@ def make_runner(
         secrets=settings.secret_values(),
         git_commit=git_commit(),
         approver=person.allows if can_ask else None,
+        keep_workspaces=settings.keep_workspaces,
         clock=person.clock,
     )
 
@@ -68,6 +69,8 @@ def tell_end(finished: Finished, reporter: TerminalReporter | SilentReporter) ->
             print_whole_call(reporter.console, call)
             reporter.notice(how_to_allow(call))
         reporter.trace_written(str(finished.trace))
+        if finished.kept is not None:
+            reporter.notice(f"the files of its workspace are kept in {finished.kept}")
     elif call is not None:
         say(f"{finished.state.status_reason}; {how_to_allow(call)}")
 

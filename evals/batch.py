@@ -14,6 +14,7 @@ from typing import Self
 from agent.errors import UsageError
 from evals.disk import disk_errors
 from evals.traces import slug, sync_folder, trace_paths
+from evals.workspaces import KEPT
 
 LOCK_NAME = ".batch.lock"
 HISTORY = "history"
@@ -71,7 +72,8 @@ def _holder(handle: int) -> str:
 
 
 def archive(folder: Path, batch_id: str | None) -> None:
-    """Move the traces of a folder to `history/`, under the batch that left them or, where unknown, the time.
+    """Move the traces of a folder to `history/`, under the batch that left them or, where unknown, the time; and with
+    them the workspaces that were kept of their runs.
 
     A name that is taken there is never overwritten. Call it with the batch lock held.
     """
@@ -81,7 +83,7 @@ def archive(folder: Path, batch_id: str | None) -> None:
     name = slug(batch_id) if batch_id else datetime.now(UTC).strftime("until-%Y%m%dt%H%M%Sz")
     target = folder / HISTORY / name
     target.mkdir(parents=True, exist_ok=True)
-    for path in older:
+    for path in (*older, *(kept for kept in [folder / KEPT] if kept.is_dir())):
         path.rename(_free_name(target / path.name))
     sync_folder(target)
     sync_folder(folder)

@@ -24,8 +24,9 @@ EPOCHS_TEMPERATURE = 0.7  # several epochs at temperature 0 would be the same ru
 class Plan:
     """One run to be: a task (of a case, where it comes from a suite) with all that was decided for it.
 
-    `model` is None for that of the settings. `driven` tells it apart from the other runs of its case: the strategy and
-    the model, where there are several.
+    `workspace` are the texts that the run finds in a fresh folder, by path; or `folder` is the person's own folder that
+    it works in. `model` is None for that of the settings. `driven` tells it apart from the other runs of its case: the
+    strategy and the model, where there are several.
     """
 
     task: str
@@ -39,6 +40,7 @@ class Plan:
     tools: tuple[str, ...] | None = None
     corpus: Path | None = None
     workspace: Mapping[str, str] = field(default_factory=dict)
+    folder: Path | None = None
     now: datetime | None = None
     approve: Mapping[str, Permission] = field(default_factory=dict)
     model: str | None = None
@@ -82,7 +84,7 @@ def plan_task(settings: Settings, task: str, approve: Mapping[str, Permission] |
     Raises:
         UsageError: see `check_plan`.
     """
-    plan = _plan(settings, task, settings.strategy, approve or {})
+    plan = replace(_plan(settings, task, settings.strategy, approve or {}), folder=settings.workspace_dir)
     check_plan(plan, settings, "this task")
     return plan
 
@@ -129,7 +131,8 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
     """Refuse what cannot work before the first run starts.
 
     Raises:
-        UsageError: an unknown strategy, toolset or tool, or a search without anything to search; `where` says whose.
+        UsageError: an unknown strategy, toolset or tool, a search without anything to search, or a workspace that is no
+            folder; `where` says whose.
     """
     if plan.strategy not in STRATEGIES:
         raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; set STRATEGY to one of {', '.join(STRATEGIES)}")
@@ -141,6 +144,8 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
     for name in plan.tools or ():
         if name not in offered:
             raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
+    if plan.folder is not None and not plan.folder.is_dir():
+        raise UsageError(f"{where}: the workspace {str(plan.folder)!a:.200} is no folder; name one that is there")
     searches = "web_search" in (plan.tools if plan.tools is not None else offered)
     if searches and settings.search_provider == "corpus" and plan.corpus is None:
         raise UsageError(f"{where}: SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or ddgs")

@@ -6,6 +6,7 @@ The first step that comes out otherwise says what a change did. Durations are no
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -88,13 +89,19 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     """Run a trace again. With `live_tools` the tools really run, so that only the model is played back.
 
     They find the workspace as the trace holds it; a file whose text it does not hold is missing there.
+
+    Raises:
+        UsageError: live tools would need a person's own folder, of which a trace holds nothing.
     """
     reporter = reporter or SilentReporter()
     if not live_tools:
         return _played(trace, _tools(trace, live=False), reporter)
+    if trace.workspace is not None and trace.workspace.folder is not None:
+        raise UsageError("the run worked in a person's folder, which its trace does not hold; leave out --live-tools")
     before = trace.workspace.before if trace.workspace else []
-    with fresh_workspace({file.path: file.text for file in before if file.text is not None}) as workspace:
-        return _played(trace, _tools(trace, live=True, workspace=workspace), reporter)
+    files = {file.path: file.text for file in before if file.text is not None}
+    with fresh_workspace(files) as workspace, closing(_tools(trace, live=True, workspace=workspace)) as tools:
+        return _played(trace, tools, reporter)
 
 
 def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Replayed:

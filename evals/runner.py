@@ -8,15 +8,15 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer
 from agent.errors import ShoestringError, StoreError
-from agent.guards.approvals import Policy
+from agent.guards.approvals import Policy, rules_of_run
 from agent.llm.backends.base import Backend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
@@ -24,22 +24,23 @@ from agent.reporter import Reporter
 from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceRecord, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
-from agent.tools.registry import ToolRegistry, toolset
+from agent.tools.registry import AnyTool, ToolRegistry, toolset
 from evals.asserts import judge
 from evals.plan import Plan
 from evals.store import TraceStore
-from evals.workspaces import fresh_workspace, listed
+from evals.workspaces import keep_workspace, listed, listed_at, workspace_for
 
 log = logging.getLogger("shoestring")
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that has ended, and where its trace stands."""
+    """A run that has ended, where its trace stands, and where the files of its workspace are kept, if they are."""
 
     plan: Plan
     state: AgentState
     trace: Path
+    kept: Path | None = None
 
 
 class RunCrashedError(Exception):
@@ -55,8 +56,9 @@ class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
     `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all. `approver` asks a
-    person about a call; None where there is nobody to ask. `clock` measures the seconds that a run may take; one that
-    stands still while a person is asked does not charge the run for their time.
+    person about a call; None where there is nobody to ask. `isolated` is whether programs that a model writes can do
+    no harm. `keep_workspaces` keeps those of runs that did not fail, too. `clock` measures the seconds that a run may
+    take; one that stands still while a person is asked does not charge the run for their time.
     """
 
     store: TraceStore
@@ -67,6 +69,8 @@ class Runner:
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
     approver: Approver | None = None
+    isolated: bool = True
+    keep_workspaces: bool = False
     clock: Callable[[], float] = time.monotonic
     git_commit: str | None = None
     cancelled: threading.Event = field(default_factory=threading.Event)
@@ -88,16 +92,31 @@ class Runner:
             self._in_use.remove(backend)
 
     def _run_on(self, backend: Backend, plan: Plan, reporter: Reporter, follow_ups: Iterator[str]) -> Finished:
-        with fresh_workspace(plan.workspace) as workspace:
-            return self._run_in(workspace, backend, plan, reporter, follow_ups)
+        with workspace_for(plan.workspace, plan.folder) as workspace:
+            try:
+                finished = self._run_in(workspace, backend, plan, reporter, follow_ups)
+            except RunCrashedError as crash:
+                self._keep_files(workspace, crash.finished)
+                raise
+            return replace(finished, kept=self._keep_files(workspace, finished))
 
     def _run_in(
         self, workspace: Path, backend: Backend, plan: Plan, reporter: Reporter, turns: Iterator[str]
     ) -> Finished:
-        context = ToolContext(plan.corpus, self.search_provider, self.secrets, plan.now, workspace)
-        tools = _tools(plan, context)
+        context = ToolContext(
+            plan.corpus,
+            self.search_provider,
+            self.secrets,
+            plan.now,
+            workspace,
+            persons_folder=plan.folder is not None,
+        )
+        offered = _offered(plan)
+        tools = ToolRegistry(offered, context)
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompts)
+        own = plan.folder is None
+        state.approve = rules_of_run(plan.approve, offered, own_workspace=own, isolated=self.isolated)
         enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch, clock=self.clock)
         llm = LLMClient(
             backend,
@@ -110,8 +129,8 @@ class Runner:
         )
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
-            actions = Actions(tools, reporter, Policy(plan.approve), self.approver)
-            _drive(Run(state, llm, actions, strategy, reporter, turns), workspace)
+            actions = Actions(tools, reporter, Policy(state.approve), self.approver)
+            _drive(Run(state, llm, actions, strategy, reporter, turns), plan, workspace, context.written)
         except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
             self._last_words(plan, state, error)
             raise
@@ -192,6 +211,14 @@ class Runner:
         self.store.run_finished(state)
         return Finished(plan, state, trace)
 
+    def _keep_files(self, workspace: Path, finished: Finished) -> Path | None:
+        """A copy of the files of a run's own folder, where the run failed or all are kept; where it stands."""
+        verdict = finished.state.verdict
+        failed = finished.state.status != "completed" or (verdict is not None and verdict.outcome != "pass")
+        if finished.plan.folder is not None or not (failed or self.keep_workspaces):
+            return None
+        return keep_workspace(workspace, finished.trace)
+
     def _new_state(
         self, plan: Plan, model: ModelInfo, tools: ToolRegistry, system_prompts: Sequence[str]
     ) -> AgentState:
@@ -208,7 +235,6 @@ class Runner:
             tools=list(tools.names),
             corpus=str(plan.corpus) if plan.corpus else None,
             now=plan.now.isoformat() if plan.now else None,
-            approve=dict(plan.approve),
             evidence=plan.evidence,
             model=model,
             sampling=plan.sampling,
@@ -222,22 +248,25 @@ class Runner:
         )
 
 
-def _drive(run: Run, workspace: Path) -> None:
-    """The run, and what it found and left in its workspace, however it ends."""
-    before = listed(workspace)
+def _drive(run: Run, plan: Plan, workspace: Path, written: Sequence[str]) -> None:
+    """The run, and what it found and left in its workspace, however it ends; of a person's only what was `written`.
+
+    No tool holds anything open after it.
+    """
+    folder = None if plan.folder is None else str(plan.folder)
+    before = [] if folder else listed(workspace)
     try:
-        run_task(run)
+        with closing(run.actions.tools):
+            run_task(run)
     finally:
-        after = listed(workspace)
-        if before or after:
-            run.state.workspace = WorkspaceRecord(before=before, after=after)
+        after = listed_at(workspace, written) if folder else listed(workspace)
+        if folder or before or after:
+            run.state.workspace = WorkspaceRecord(folder=folder, before=before, after=after)
 
 
-def _tools(plan: Plan, context: ToolContext) -> ToolRegistry:
+def _offered(plan: Plan) -> list[AnyTool]:
     chosen = toolset(plan.toolset)
-    if plan.tools is not None:
-        chosen = [tool for tool in chosen if tool.name in plan.tools]
-    return ToolRegistry(chosen, context)
+    return chosen if plan.tools is None else [tool for tool in chosen if tool.name in plan.tools]
 
 
 def _verdict(plan: Plan, state: AgentState) -> Verdict | None:

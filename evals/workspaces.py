@@ -1,26 +1,34 @@
-"""A run's workspace: a fresh folder with the case's files in it, and what stands in it before and after the run.
+"""The folder that a run works in: a fresh one with the case's files in it, or a person's own; and its record.
 
-The folder is gone when the run has ended; what asserts look at is its record in the trace.
+A fresh folder is gone when the run has ended, unless a copy is kept; what asserts look at is its record in the trace.
+Nothing in here follows a link: what stands in a folder after a run is as hostile as the model.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import stat
+import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Generator, Iterable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from agent.errors import StoreError
 from agent.state import WorkspaceFile
+from agent.tools.base import ToolContext, ToolError
+from agent.tools.folder_walk import MAX_COUNTED, Entry, entries
+from agent.tools.workspace import MAX_DEPTH, file_in, opened_folder, parts_of, read_bytes
+from evals.disk import disk_errors
 
 MAX_FILES = 200  # that a record lists
 MAX_TEXT_BYTES = 32 * 1024  # of one file whose text is kept
 MAX_TEXTS_BYTES = 256 * 1024  # of all texts together
 MAX_READ_BYTES = 16 * 1024 * 1024
+MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all files that are kept of one workspace
 MAX_NAME = 200
+KEPT = "workspaces"  # the folder of those that are kept, beside the traces
 
 
 def checked_name(name: str) -> str:
@@ -60,34 +68,63 @@ def fresh_workspace(files: Mapping[str, str]) -> Iterator[Path]:
         yield root
 
 
-def listed(root: Path) -> list[WorkspaceFile]:
-    """The ordinary files below `root` by path; links are not followed, and what is no file is left out."""
-    found: list[WorkspaceFile] = []
-    room = MAX_TEXTS_BYTES
-    for path in sorted(_paths(root))[:MAX_FILES]:
-        data = _read(root / path)
-        if data is None:
-            continue
-        text = _text(data) if len(data) <= min(MAX_TEXT_BYTES, room) else None
-        room -= len(data) if text is not None else 0
-        found.append(WorkspaceFile(path=path, size=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text))
-    return found
+@contextmanager
+def workspace_for(files: Mapping[str, str], folder: Path | None) -> Iterator[Path]:
+    """The person's own folder where they named one, else a fresh one that holds these texts.
 
-
-def _paths(root: Path) -> Iterator[str]:
-    for place, _, names in os.walk(root):
-        yield from (Path(place, name).relative_to(root).as_posix() for name in names)
-
-
-def _read(path: Path) -> bytes | None:
-    """The file's bytes; None for what is no ordinary file, is gone, or is too large to be a result."""
+    Raises:
+        StoreError: the folder is gone, or the disk does not take the fresh one.
+    """
+    if folder is None:
+        with fresh_workspace(files) as fresh:
+            yield fresh
+        return
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    except OSError:
+        yield folder.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise StoreError(f"the workspace {folder} cannot be used ({error})") from None
+
+
+# -- its record -------------------------------------------------------------------------------------------------------
+
+
+def listed(root: Path) -> list[WorkspaceFile]:
+    """The ordinary files below a folder by path, as many as a record holds."""
+    with _opened(root) as folder, closing(_files_below(folder)) as found:
+        return _record(_recorded(entry.folder, entry.parts) for entry in found)
+
+
+def listed_at(root: Path, paths: Iterable[str]) -> list[WorkspaceFile]:
+    """The ordinary files that stand at these paths below a folder, and nothing else that is in it."""
+    return _record(_at(root, path) for path in dict.fromkeys(paths))
+
+
+def _at(root: Path, path: str) -> WorkspaceFile | None:
+    with suppress(ToolError):  # deleted or moved since
+        parts = parts_of(path, root)
+        with opened_folder(ToolContext(workspace=root), parts[:-1]) as folder:
+            return _recorded(folder, parts)
+    return None
+
+
+def _recorded(folder: int, parts: tuple[str, ...]) -> WorkspaceFile | None:
+    data = _bytes_of(folder, parts[-1], MAX_READ_BYTES)
+    if data is None:
         return None
-    with os.fdopen(handle, "rb") as file:
-        about = os.fstat(handle)
-        return file.read() if stat.S_ISREG(about.st_mode) and about.st_size <= MAX_READ_BYTES else None
+    text = _text(data) if len(data) <= MAX_TEXT_BYTES else None
+    return WorkspaceFile(path="/".join(parts), size=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text)
+
+
+def _record(found: Iterable[WorkspaceFile | None]) -> list[WorkspaceFile]:
+    """The files by path, with no more text than a record holds."""
+    known = islice((file for file in found if file is not None), MAX_FILES)
+    files, room = sorted(known, key=lambda file: file.path), MAX_TEXTS_BYTES
+    for place, file in enumerate(files):
+        if file.text is None or file.size > room:
+            files[place] = file.model_copy(update={"text": None})
+        else:
+            room -= file.size
+    return files
 
 
 def _text(data: bytes) -> str | None:
@@ -95,3 +132,53 @@ def _text(data: bytes) -> str | None:
         return data.decode("utf-8")
     except UnicodeDecodeError:
         return None
+
+
+# -- what is kept of it -----------------------------------------------------------------------------------------------
+
+
+def keep_workspace(root: Path, trace: Path) -> Path | None:
+    """Copy the files of a workspace to a folder beside the run's trace, and say where; None where there are none.
+
+    Links and whatever else is no ordinary file stay out: nothing that is opened there later leads anywhere else.
+
+    Raises:
+        StoreError: the disk does not take them.
+    """
+    target, room = trace.parent / KEPT / trace.stem, MAX_KEPT_BYTES
+    with disk_errors(target), _opened(root) as folder, closing(_files_below(folder)) as found:
+        if target.exists():
+            shutil.rmtree(target)
+        for entry in found:
+            data = _bytes_of(entry.folder, entry.found.name, min(room, MAX_READ_BYTES))
+            if data is not None:
+                (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
+                (target / entry.path).write_bytes(data)
+                room -= len(data)
+    return target if target.exists() else None
+
+
+# -- what both read ---------------------------------------------------------------------------------------------------
+
+
+def _files_below(folder: int) -> Generator[Entry, None, None]:
+    """The ordinary files below an open folder, as far as anybody looks."""
+    with closing(entries(folder, (), lambda entry: len(entry.parts) < MAX_DEPTH)) as found:
+        yield from (entry for entry in islice(found, MAX_COUNTED) if entry.is_file)
+
+
+@contextmanager
+def _opened(root: Path) -> Iterator[int]:
+    with opened_folder(ToolContext(workspace=root), ()) as folder:
+        yield folder
+
+
+def _bytes_of(folder: int, name: str, most: int) -> bytes | None:
+    """All of a file of an open folder; None where it is no ordinary file, closed to us, or has more bytes than that."""
+    with suppress(OSError):
+        handle = file_in(folder, name)
+        try:
+            return read_bytes(handle, most) if os.fstat(handle).st_size <= most else None
+        finally:
+            os.close(handle)
+    return None

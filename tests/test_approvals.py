@@ -5,14 +5,84 @@ from __future__ import annotations
 import pytest
 
 from agent.errors import UsageError
-from agent.guards.approvals import DEFAULTS, EFFECTS, Policy, check_rules, parse_rules
+from agent.guards.approvals import EFFECTS, Policy, check_rules, defaults, parse_rules, rules_of_run
 from agent.state import Permission
-from agent.tools.base import Effect
+from agent.tools.base import Effect, Tool, ToolContext
+from agent.tools.write_file import WriteFile, WriteFileParams
+
+
+class Outside(Tool[WriteFileParams]):
+    """A tool whose work nothing of ours contains."""
+
+    description = "Works elsewhere."
+    contained = False
+    params = WriteFileParams
+
+    def run(self, params: WriteFileParams, context: ToolContext) -> str:
+        return params.path
+
+
+class Writes(Outside):
+    name = "post_letter"
+    effect = "write"
+
+
+class Executes(Outside):
+    name = "ask_server"
+    effect = "execute"
+
+
+class Reads(Outside):
+    name = "read_letter"
+    effect = "read"
+
+
+TOOLS = (WriteFile(), Writes(), Executes(), Reads())
+
+
+@pytest.mark.parametrize("own_workspace", [True, False])
+@pytest.mark.parametrize("isolated", [True, False])
+def test_writes_are_allowed_in_a_folder_of_the_runs_own_and_execution_where_it_is_isolated(
+    own_workspace: bool, isolated: bool
+) -> None:
+    assert defaults(own_workspace=own_workspace, isolated=isolated) == {
+        "read": "allow",
+        "write": "allow" if own_workspace else "ask",
+        "execute": "allow" if isolated else "ask",
+        "network": "allow",
+    }
+
+
+def test_a_run_has_a_rule_for_every_effect_and_for_tools_that_nothing_contains() -> None:
+    rules = rules_of_run({}, TOOLS, own_workspace=True, isolated=True)
+    assert set(EFFECTS) <= set(rules)
+    policy = Policy(rules)
+    assert policy.permission("write_file", "write") == "allow"
+    assert policy.permission("execute_code", "execute") == "allow"
+    assert policy.permission("post_letter", "write") == "ask"
+    assert policy.permission("ask_server", "execute") == "ask"
+    assert policy.permission("read_letter", "read") == "allow"
+
+
+@pytest.mark.parametrize(
+    ("rule", "letter", "server"),
+    [
+        ("write=allow", "allow", "ask"),
+        ("write=deny", "deny", "ask"),
+        ("post_letter=allow", "allow", "ask"),
+        ("execute=allow", "ask", "allow"),
+        ("network=deny", "ask", "ask"),
+    ],
+)
+def test_what_is_said_stands_over_what_nothing_contains(rule: str, letter: Permission, server: Permission) -> None:
+    policy = Policy(rules_of_run(parse_rules([rule]), TOOLS, own_workspace=True, isolated=True))
+    assert policy.permission("post_letter", "write") == letter
+    assert policy.permission("ask_server", "execute") == server
 
 
 @pytest.mark.parametrize("effect", EFFECTS)
-def test_without_rules_the_defaults_stand(effect: Effect) -> None:
-    assert Policy().permission("some_tool", effect) == DEFAULTS[effect]
+def test_older_traces_name_only_what_differed(effect: Effect) -> None:
+    assert Policy().permission("some_tool", effect) == "allow"
 
 
 @pytest.mark.parametrize(

@@ -130,7 +130,8 @@ def test_allow_and_deny_ask_nobody(desk: Desk) -> None:
     assert desk.inside(*command).code == 0
     state = trace(desk)
     assert (state.steps[0].results[0].error_type, state.steps[0].approvals) == ("forbidden", [])
-    assert state.approve == {"write": "ask", "write_file": "deny"}
+    given = {"write": "ask", "write_file": "deny"}
+    assert state.approve == {"read": "allow", "execute": "allow", "network": "allow", **given}
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from evals.workspaces import MAX_TEXT_BYTES, checked_name, fresh_workspace, listed
+from agent.state import AgentState, WorkspaceRecord
+from evals.store import TraceStore
+from evals.verify import verify
+from evals.workspaces import MAX_TEXT_BYTES, checked_name, fresh_workspace, keep_workspace, listed, listed_at
+from tests.support_cli import Desk, Outcome, answer
 
 
 def test_it_holds_the_cases_files_and_is_gone_afterwards() -> None:
@@ -46,3 +51,141 @@ def test_the_texts_of_many_files_are_bounded_together() -> None:
     with fresh_workspace({f"{n:02}.txt": "x" * MAX_TEXT_BYTES for n in range(20)}) as root:
         texts = [file.text for file in listed(root)]
     assert sum(text is not None for text in texts) == 8
+
+
+def test_what_stands_deep_or_behind_a_link_is_not_recorded(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("outside")
+    with fresh_workspace({"a/b.txt": "x"}) as root:
+        (root / "link").symlink_to(tmp_path)
+        deep = root.joinpath(*["d"] * 30)
+        deep.mkdir(parents=True)
+        (deep / "x").touch()
+        assert [file.path for file in listed(root)] == ["a/b.txt"]
+        assert [file.path for file in listed_at(root, ["a/b.txt", "a", "link/secret", "none", "a/b.txt"])] == [
+            "a/b.txt"
+        ]
+
+
+# -- what is kept -----------------------------------------------------------------------------------------------------
+
+
+def test_files_are_kept_beside_the_trace_and_nothing_that_leads_elsewhere(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("outside")
+    with fresh_workspace({"a/b.txt": "x", "c": "y"}) as root:
+        (root / "link").symlink_to(tmp_path / "secret")
+        (root / "folder").symlink_to(tmp_path)
+        os.mkfifo(root / "pipe")
+        (root / "big").touch()
+        os.truncate(root / "big", 1 << 40)
+        kept = keep_workspace(root, tmp_path / "run-1.json")
+        assert keep_workspace(root, tmp_path / "run-1.json") == kept == tmp_path / "workspaces" / "run-1"
+    assert sorted(str(path.relative_to(kept)) for path in kept.rglob("*")) == ["a", "a/b.txt", "c"]
+    with fresh_workspace({}) as root:
+        assert keep_workspace(root, tmp_path / "run-2.json") is None
+
+
+def calls(*actions: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    """Replies that make these calls, one each."""
+    return [
+        {
+            "content": {
+                "progress_check": "on_track",
+                "thought": "next",
+                "action": {"tool": tool, "args": args},
+                "final_answer": None,
+            }
+        }
+        for tool, args in actions
+    ]
+
+
+WRITE = ("write_file", {"path": "notes.txt", "content": "mine"})
+
+
+def task(desk: Desk, replies: list[dict[str, Any]], *flags: str) -> tuple[Outcome, AgentState]:
+    """One task with the file tools, and its trace, which has kept its promises."""
+    script = desk.script(replies)
+    done = desk.inside("Do it.", "--toolset", "fs", "--backend", "scripted", "--scripted", script, *flags)
+    (path,) = desk.traces()
+    state = AgentState.model_validate_json(path.read_text("utf-8"))
+    assert verify(state) == []
+    return done, state
+
+
+@pytest.mark.parametrize("flags", [[], ["--keep-workspaces"]])
+@pytest.mark.parametrize("completes", [True, False])
+def test_the_files_of_a_run_are_kept_where_it_failed_or_all_are(
+    tmp_path: Path, flags: list[str], completes: bool
+) -> None:
+    desk = Desk(tmp_path)
+    done, state = task(desk, [*calls(WRITE), *([{"content": answer("Done.")}] if completes else [])], *flags)
+    kept = tmp_path / "traces" / "workspaces" / desk.traces()[0].stem
+    assert (state.status == "completed") == completes
+    assert kept.exists() == (bool(flags) or not completes)
+    assert (str(kept.relative_to(tmp_path)) in done.out.replace("\n", "")) == kept.exists()
+    if kept.exists():
+        assert (kept / "notes.txt").read_text() == "mine"
+
+
+def test_kept_files_go_to_the_history_with_their_traces(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    task(desk, calls(WRITE))
+    (trace,) = desk.traces()
+    with TraceStore(tmp_path / "traces") as store, store.begin_batch("next"):
+        (moved,) = (tmp_path / "traces" / "history").glob("*/*.json")
+    assert moved.name == trace.name
+    assert (moved.parent / "workspaces" / moved.stem / "notes.txt").read_text() == "mine"
+    assert not (tmp_path / "traces" / "workspaces").exists()
+
+
+# -- a person's own ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A person's folder."""
+    folder = tmp_path / "home"
+    folder.mkdir()
+    (folder / "diary.txt").write_text("very private")
+    return folder
+
+
+def test_in_a_persons_folder_reads_are_allowed_and_writes_ask(tmp_path: Path, home: Path) -> None:
+    desk = Desk(tmp_path)
+    read = ("read_file", {"path": "diary.txt"})
+    done, state = task(desk, calls(read, WRITE), "--workspace", "home")
+    assert (done.code, state.status) == (1, "confirmation_required")
+    assert state.steps[0].results[0].data == "very private"
+    assert state.steps[1].actions[0].arguments == {**WRITE[1]}
+    assert state.approve["write"] == "ask"
+    assert state.workspace == WorkspaceRecord(folder="home")
+    assert sorted(path.name for path in home.iterdir()) == ["diary.txt"]
+    assert not (tmp_path / "traces" / "workspaces").exists()
+
+
+def test_of_a_persons_folder_the_trace_holds_what_was_written_alone(tmp_path: Path, home: Path) -> None:
+    desk = Desk(tmp_path)
+    replies = [*calls(WRITE, ("manage_path", {"action": "mkdir", "path": "x"})), {"content": answer("Done.")}]
+    done, state = task(desk, replies, "--workspace", str(home), "--approve", "write=allow", "--keep-workspaces")
+    assert done.code == 0
+    assert state.workspace is not None
+    assert state.workspace.folder == str(home)
+    assert [(file.path, file.text) for file in state.workspace.after] == [("notes.txt", "mine")]
+    assert state.workspace.before == []
+    assert sorted(path.name for path in home.iterdir()) == ["diary.txt", "notes.txt", "x"]
+    assert not (tmp_path / "traces" / "workspaces").exists()
+    replayed = desk.inside("replay", str(desk.traces()[0]), "--live-tools")
+    assert replayed.code == 2
+    assert "leave out --live-tools" in replayed.line
+
+
+def test_a_workspace_that_is_no_folder_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    for name in ("nowhere", "file\x1b"):
+        (tmp_path / "file\x1b").touch()
+        done = desk.inside("Do it.", "--workspace", name)
+        assert done.code == 2
+        assert "is no folder; name one that is there" in done.line
+        assert done.line.isprintable()
+    assert "leave out --workspace" in desk.inside("--all-tests", "--workspace", ".").line
+    assert "unrecognized arguments: --workspace" in desk.inside_suite("--workspace", ".").line

@@ -6,33 +6,60 @@ Pure rules. Whoever runs the calls asks the person; what the model is told stand
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import get_args
+from typing import Any, get_args
 
 from agent.errors import UsageError
 from agent.state import Permission
-from agent.tools.base import Effect
+from agent.tools.base import Effect, Tool
 
 EFFECTS: tuple[Effect, ...] = get_args(Effect)
 PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
 
-# Writes reach the run's own workspace and nothing else. Execution is NOT isolated yet (see execute_code): until it is,
-# `--approve execute=ask` is for models that are not trusted.
-DEFAULTS: dict[Effect, Permission] = {"read": "allow", "write": "allow", "execute": "allow", "network": "allow"}
-
+_CONTAINED: frozenset[Effect] = frozenset({"write", "execute"})  # by the workspace, by the sandbox
 _MAX_SHOWN = 40
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Rules by a tool's name or by an effect, over the defaults. Their keys are to be checked first (`check_rules`)."""
+    """Rules by a tool's name or by an effect. Their keys are to be checked first (`check_rules`).
+
+    `rules_of_run` makes them whole; an effect that has none all the same is allowed, as in the traces of runs that
+    wrote down only what differed.
+    """
 
     rules: Mapping[str, Permission] = field(default_factory=dict)
 
     def permission(self, tool_name: str, effect: Effect) -> Permission:
         """What is to be done with a call of this tool: a rule for its name stands over one for its effect."""
-        return self.rules.get(tool_name) or self.rules.get(effect) or DEFAULTS[effect]
+        return self.rules.get(tool_name) or self.rules.get(effect) or "allow"
+
+
+def defaults(*, own_workspace: bool, isolated: bool) -> dict[str, Permission]:
+    """What is done with calls of each effect where nobody says otherwise.
+
+    `own_workspace` is whether file tools write in a folder that was made for the run and not in a person's, `isolated`
+    whether programs that a model wrote run where they can do no harm.
+    """
+    return {
+        "read": "allow",
+        "write": "allow" if own_workspace else "ask",
+        "execute": "allow" if isolated else "ask",
+        "network": "allow",
+    }
+
+
+def rules_of_run(
+    given: Mapping[str, Permission], tools: Iterable[Tool[Any]], *, own_workspace: bool, isolated: bool
+) -> dict[str, Permission]:
+    """Every rule of a run: those that were given over the defaults. Tools that write or execute what nothing contains
+    ask, unless it was said what is done with their effect or with the very tool."""
+    rules = defaults(own_workspace=own_workspace, isolated=isolated)
+    for tool in tools:
+        if not tool.contained and tool.effect in _CONTAINED and tool.effect not in given:
+            rules[tool.name] = "ask"
+    return {**rules, **given}
 
 
 def parse_rules(texts: Sequence[str]) -> dict[str, Permission]:

@@ -10,6 +10,8 @@ from typing import ClassVar, Generic, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
+from agent.egress.fetch import Reach
+
 Effect = Literal["read", "write", "execute", "network"]
 
 
@@ -31,13 +33,23 @@ class ToolError(Exception):
 
 
 @dataclass(frozen=True)
+class WebAccess:
+    """Where the tools of the web may go, and which servers of a person's settings they ask."""
+
+    reach: Reach = field(default_factory=Reach)
+    weather_url: str = "https://wttr.in"
+    searxng_url: str | None = None
+    search_api_key: str | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
 class ToolContext:
     """What a run lends its tools: nothing here is global, so that runs beside each other cannot meet.
 
     `corpus` is a folder of text files that web_search reads instead of the network. `now` is the time that clock tells,
     with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
     none), `persons_folder` whether it is a person's own and not one made for the run, and `written` takes the paths in
-    it that tools have written. `secrets` are taken out of results.
+    it that tools have written. `secrets` are taken out of results, and sent nowhere.
 
     Raises:
         ValueError: a time without a zone, or a relative workspace; a bug of ours.
@@ -50,6 +62,7 @@ class ToolContext:
     workspace: Path | None = None
     persons_folder: bool = False
     written: list[str] = field(default_factory=list, compare=False)
+    web: WebAccess = field(default_factory=WebAccess)
 
     def __post_init__(self) -> None:
         if self.now is not None and self.now.utcoffset() is None:
@@ -73,6 +86,7 @@ class Tool(ABC, Generic[P]):
     """One tool. `description` stays abstract: an example value in it would be copied by a small model.
 
     `self_timed` tools keep `timeout_seconds` themselves (a process they kill); the others are timed by the registry.
+    `contained` is whether a tool writes nowhere but in the workspace, or executes nothing but in the run's sandbox.
     `free_text` names the parameter that is a search in plain language, where there is one. `keywords` are words of a
     user's message, in lower case, that point at this tool.
     """
@@ -80,6 +94,7 @@ class Tool(ABC, Generic[P]):
     name: str
     description: str
     effect: Effect
+    contained: ClassVar[bool] = True
     timeout_seconds: float = 15.0
     max_chars: ClassVar[int] = 3000
     self_timed: ClassVar[bool] = False
