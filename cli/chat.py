@@ -19,6 +19,7 @@ from cli.compose import backends, settings_of
 from cli.escape import inert
 from cli.intake import MAX_TASK_BYTES, check_task, read_task, too_long
 from cli.log import keep_log
+from cli.mcp_servers import offer_mcp
 from cli.outcome import OK
 from cli.person import Person, is_at_terminal
 from cli.plugins import load_plugins
@@ -101,6 +102,7 @@ def chat(args: Namespace) -> int:
     opening = None if args.message is None else read_task(args.message, sys.stdin.buffer)
     settings, _ = settings_of(args)
     load_plugins(args.plugin)
+    offer_mcp(settings)
     # Small talk needs no evidence.
     plan = replace(plan_task(settings, "", parse_rules(args.approve or ())), evidence=False)
     reporter = ChatReporter(make_console(sys.stdout, color=not args.no_color), plan.limits.record())

@@ -7,7 +7,9 @@ from argparse import Namespace
 from pathlib import Path
 
 from agent.errors import UsageError
+from cli.compose import settings_of
 from cli.escape import inert
+from cli.mcp_servers import offer_mcp
 from cli.outcome import FAILED, OK
 from cli.plugins import load_plugins
 from cli.terminal import TerminalReporter, make_console, print_labelled
@@ -23,6 +25,7 @@ def replay(args: Namespace) -> int:
         UsageError: the trace cannot be read, or holds what no replay can follow.
     """
     load_plugins(args.plugin)
+    offer_mcp(settings_of(args)[0])
     trace = load(Path(args.trace))
     if reason := why_not(trace):
         raise UsageError(f"{args.trace}: cannot be replayed: {reason}")

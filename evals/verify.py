@@ -52,7 +52,7 @@ def verify(state: AgentState) -> list[str]:
 def not_replayed(state: AgentState) -> str | None:
     """Why the replay is left out of the verification of a trace, or None where it is part of it."""
     if not is_of_this_version(state):
-        return "its prompts or tools are not this version's"
+        return "its prompts or tools are not this version's, or its tools are not at hand (mcp:NAME, --plugin)"
     return why_not(state)
 
 

@@ -1,0 +1,190 @@
+"""An MCP server that is a program of the person's: started, spoken to a line at a time, and ended with all it started.
+
+The SDK has a transport of its own for this. It holds a line of any length in memory, passes over lines that are no
+messages, and gives the program more of the environment than we want; so here is one with bounds, of the same form.
+Imported on first use: it needs the SDK.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import anyio
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.shared.message import SessionMessage
+from mcp_types import jsonrpc_message_adapter
+
+MAX_LINE_BYTES = 4 << 20  # a picture in base64 is long, and is named to the model rather than shown
+MAX_COMPLAINT = 500  # characters of what a server wrote to stderr last
+_READ_BYTES = 65_536
+_EXIT_SECONDS = 1.0  # to leave by itself once its input has ended, and again once it has been asked to
+_POLL_SECONDS = 0.01
+
+Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
+ToSession = MemoryObjectSendStream[SessionMessage | Exception]
+FromSession = MemoryObjectReceiveStream[SessionMessage]
+Outgoing = MemoryObjectSendStream[SessionMessage]
+
+
+@dataclass(frozen=True)
+class Program:
+    """What is started: `environment` is all that it gets of one. Without `cwd` it has an empty folder of its own."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(repr=False)
+    cwd: Path | None = None
+
+
+@dataclass
+class Heard:
+    """What is known of a program beside its messages: why it can be spoken to no more, and its last words on stderr."""
+
+    fault: str | None = None
+    complaint: bytearray = field(default_factory=bytearray, repr=False)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to stderr; the text is the server's and hostile."""
+        return self.complaint.decode("utf-8", "replace")[-MAX_COMPLAINT:].strip()
+
+
+@asynccontextmanager
+async def spoken_to(program: Program, heard: Heard) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """The program's messages and a way to send it some. At the end it is given a second to leave, and then killed.
+
+    Raises:
+        OSError: it cannot be started.
+    """
+    with ExitStack() as stack:
+        cwd = program.cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        process = stack.enter_context(_started(program, cwd))
+        to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        to_program, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+        async with to_session, from_program, to_program, from_session, anyio.create_task_group() as tasks:
+            _start_pumps(tasks, process, heard, to_session, from_session)
+            try:
+                yield from_program, to_program
+            finally:
+                tasks.cancel_scope.cancel()
+                with anyio.CancelScope(shield=True):
+                    await _end(process)
+
+
+def _started(program: Program, cwd: Path) -> subprocess.Popen[bytes]:
+    """The process, in a group and a session of its own, its pipes never waited for."""
+    process = subprocess.Popen(
+        program.command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        bufsize=0,
+        env=dict(program.environment),
+        cwd=cwd,
+        start_new_session=True,
+    )
+    for pipe in (process.stdin, process.stdout, process.stderr):
+        os.set_blocking(_number(pipe), False)
+    return process
+
+
+def _number(pipe: IO[bytes] | None) -> int:
+    assert pipe is not None  # noqa: S101  all three were asked for; this tells mypy
+    return pipe.fileno()
+
+
+def _start_pumps(
+    tasks: TaskGroup, process: subprocess.Popen[bytes], heard: Heard, to_session: ToSession, from_session: FromSession
+) -> None:
+    tasks.start_soon(_pump_messages, _number(process.stdout), to_session, heard)
+    tasks.start_soon(_pump_complaints, _number(process.stderr), heard)
+    tasks.start_soon(_pump_requests, _number(process.stdin), from_session, heard)
+
+
+async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard) -> None:
+    """Each line as a message. Whatever is none ends it: the session sees the end and fails what is under way."""
+    line = bytearray()
+    async with to_session:
+        while chunk := await _read(pipe):
+            *whole, rest = chunk.split(b"\n")
+            for piece in whole:
+                line += piece
+                if line.strip():
+                    message = _message(bytes(line), heard)
+                    if message is None:
+                        return
+                    await to_session.send(message)
+                line.clear()
+            line += rest
+            if len(line) > MAX_LINE_BYTES:
+                heard.fault = f"it wrote a line longer than {MAX_LINE_BYTES:,} bytes"
+                return
+        heard.fault = "it ended"
+
+
+def _message(line: bytes, heard: Heard) -> SessionMessage | None:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError:
+        heard.fault = "it wrote a line that is no message of the protocol"
+        return None
+
+
+async def _pump_requests(pipe: int, from_session: FromSession, heard: Heard) -> None:
+    """What is sent to the server. One that reads no more is found out by the call's time."""
+    async with from_session:
+        async for sent in from_session:
+            data = memoryview(sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+            while data:
+                await anyio.wait_writable(pipe)
+                try:
+                    data = data[os.write(pipe, data) :]
+                except OSError:
+                    heard.fault = heard.fault or "it closed its input"
+                    return
+
+
+async def _pump_complaints(pipe: int, heard: Heard) -> None:
+    while chunk := await _read(pipe):
+        heard.complaint += chunk
+        del heard.complaint[: -4 * MAX_COMPLAINT]
+
+
+async def _read(pipe: int) -> bytes:
+    """The next bytes; none at the end."""
+    await anyio.wait_readable(pipe)
+    try:
+        return os.read(pipe, _READ_BYTES)
+    except OSError:
+        return b""
+
+
+async def _end(process: subprocess.Popen[bytes]) -> None:
+    """Close its input and let it go; ask it to; kill what is left of its group."""
+    if process.stdin:
+        process.stdin.close()
+    if not await _has_left(process):
+        _signal_group(process, signal.SIGTERM)
+        await _has_left(process)
+    _signal_group(process, signal.SIGKILL)
+    process.wait()
+
+
+async def _has_left(process: subprocess.Popen[bytes]) -> bool:
+    deadline = time.monotonic() + _EXIT_SECONDS
+    while process.poll() is None and time.monotonic() < deadline:
+        await anyio.sleep(_POLL_SECONDS)
+    return process.returncode is not None
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):  # nobody left (macOS says it the second way)
+        os.killpg(process.pid, number)
