@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any, Literal
@@ -19,6 +20,9 @@ from agent.state import Sampling
 BackendName = Literal["auto", "ollama", "openai", "embedded", "scripted"]
 MICRO = 1_000_000
 EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+# What a program needs to be found, to find its files, and to speak the person's language.
+_HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
 
 
 class Settings(BaseSettings):
@@ -51,6 +55,7 @@ class Settings(BaseSettings):
     workspace_dir: Path | None = None
     keep_workspaces: bool = False
     search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
+    mcp_config: Path = Path("mcp.json")
     traces_dir: Path = Path("traces")
 
     @field_validator("max_cost_usd", "max_batch_cost_usd", "price_prompt_per_1k", "price_completion_per_1k")
@@ -100,6 +105,11 @@ class Settings(BaseSettings):
             num_ctx=self.num_ctx,
             max_completion_tokens=self.max_completion_tokens,
         )
+
+
+def environment_of_programs() -> dict[str, str]:
+    """What a program that a person listed (an MCP server) gets of the environment: nothing that could be a secret."""
+    return {name: os.environ[name] for name in _HARMLESS if name in os.environ}
 
 
 def microusd(usd: Decimal | float | str) -> int:

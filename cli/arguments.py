@@ -96,7 +96,9 @@ def chat_parser() -> Parser:
 
 def _add_run_flags(parser: Parser) -> None:
     """What a single run is given beside its model."""
-    parser.add_argument("--toolset", metavar="NAME", help="the tools: core, fs, or both: core,fs (default: core)")
+    parser.add_argument(
+        "--toolset", metavar="NAME", help="the tools: core, fs, mcp:NAME, several with commas (default: core)"
+    )
     parser.add_argument("--workspace", metavar="DIR", help="work in this folder of yours: reads it, asks before writes")
     parser.add_argument("--traces", metavar="DIR", help="where the trace is written (default: traces)")
     add_color_flag(parser)
@@ -138,7 +140,14 @@ def add_model_flags(parser: Parser, *, several: bool = False) -> None:
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")
     parser.add_argument("--temperature", metavar="T", help="0 to 2 (default: 0)")
     parser.add_argument("--scripted", metavar="FILE", help="JSON replies for --backend scripted")
+    add_mcp_flag(parser)
     add_plugin_flag(parser)
+
+
+def add_mcp_flag(parser: Parser) -> None:
+    """Where the tools of an MCP server may be asked for."""
+    text = "the list of MCP servers, whose tools are the toolsets mcp:NAME (default: mcp.json)"
+    parser.add_argument("--mcp-config", metavar="FILE", help=text)
 
 
 def add_plugin_flag(parser: Parser) -> None:
@@ -185,6 +194,7 @@ def replay_parser() -> Parser:
     )
     parser.add_argument("trace", metavar="TRACE", help="a trace file")
     parser.add_argument("--live-tools", action="store_true", help="run the tools again as well")
+    add_mcp_flag(parser)
     add_plugin_flag(parser)
     add_color_flag(parser)
     return parser

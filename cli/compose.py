@@ -33,6 +33,7 @@ FLAGS = {
     "scripted": "scripted_replies",
     "workspace": "workspace_dir",
     "keep_workspaces": "keep_workspaces",
+    "mcp_config": "mcp_config",
     "traces": "traces_dir",
     "out": "traces_dir",
 }

@@ -23,6 +23,7 @@ from cli.board import Board
 from cli.compose import ROOT, backends, check_models, git_commit, settings_of, with_model
 from cli.escape import inert_line
 from cli.log import keep_log
+from cli.mcp_servers import offer_mcp
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
 from cli.plugins import load_plugins
 from cli.reporting import check_writable, write_report
@@ -85,6 +86,7 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     ways = Ways(_listed("--strategy", args.strategy), _listed("--model", args.model))
     settings, flags = settings_of(_first_way(args, ways))
     load_plugins(args.plugin)
+    offer_mcp(settings)
     approve = parse_rules(args.approve or ())
     suites = [load_suite(path) for path in paths]
     more: dict[str, Any] = {"epochs": args.epochs, "flags": flags, "ways": ways, "approve": approve}

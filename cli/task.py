@@ -13,6 +13,7 @@ from agent.state import AgentState
 from cli.compose import BackendFor, backends, git_commit, settings_of
 from cli.intake import read_task
 from cli.log import keep_log
+from cli.mcp_servers import offer_mcp
 from cli.outcome import FAILED, INTERRUPTED, INVALID, OK, say
 from cli.person import Person, how_to_allow, is_at_terminal, print_whole_call, waiting_call
 from cli.plugins import load_plugins
@@ -31,6 +32,7 @@ def one_task(args: Namespace) -> int:
     task = read_task(args.task, sys.stdin.buffer)
     settings, _ = settings_of(args)
     load_plugins(args.plugin)
+    offer_mcp(settings)
     plan = plan_task(settings, task, parse_rules(args.approve or ()))
     reporter = _reporter(args)
     can_ask = is_at_terminal() and not args.json

@@ -138,7 +138,8 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
         raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; set STRATEGY to one of {', '.join(STRATEGIES)}")
     offered = [tool.name for tool in toolset(plan.toolset)]
     try:
-        check_rules(plan.approve, [tool.name for tools in TOOLSETS.values() for tool in tools])
+        known = [tool.name for tools in TOOLSETS.values() for tool in tools]
+        check_rules(plan.approve, [*known, *(name for name in offered if name not in known)])
     except UsageError as error:
         raise UsageError(f"{where}: {error}") from None
     for name in plan.tools or ():
