@@ -35,7 +35,7 @@ class Limits:
     """
 
     seconds: float = 15.0
-    memory: int = 1024 * MIB
+    memory: int = 512 * MIB
     address_space: int | None = 1024 * MIB
     processes: int = 64
     file: int = 64 * MIB
@@ -45,7 +45,8 @@ class Limits:
 
 @dataclass(frozen=True)
 class Command:
-    """A program to run. `argv[0]` is an absolute path, or a name to be found in /usr/bin.
+    """A program to run. `argv[0]` is an absolute path, or a name to be found in /usr/bin. When it has ended, what it
+    left running ends too: at once, or a moment later where that holds its output.
 
     `workspace` is its working folder, called /workspace inside, which it may change unless `read_only`; None gives it
     an empty folder that is removed afterwards. `stdin` is all that it can read there. `readable` are files and folders
@@ -68,13 +69,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Finished:
-    """How a command ended. `code` is its exit code, 128 and the signal's number where a signal ended it.
+    """How a command ended. `code` is its exit code, 128 and the signal's number where a signal ended it, and None
+    where a limit did.
 
     `output` is what its processes wrote to stdout and stderr, in the order in which it came, and no longer than the
     limit. `ended` says what ended it: itself (exit), or the limit that it broke. `seconds` are of wall clock.
     """
 
-    code: int
+    code: int | None
     output: bytes
     ended: End
     seconds: float
@@ -86,6 +88,9 @@ class Sandbox(Protocol):
     @property
     def name(self) -> Level:
         """The level that traces record."""
+
+    def can_read(self, path: Path) -> bool:
+        """Whether a program in there can be let read this file or folder of the machine."""
 
     def run(self, command: Command) -> Finished:
         """Run a command to its end, or to the end of what it may take. Nothing of it is left when this returns.

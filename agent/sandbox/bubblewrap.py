@@ -13,16 +13,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
 
 from agent.sandbox.base import MIB, SHOWN_ROOT, Command, Finished, Level, SandboxError
 from agent.sandbox.lending import Borrower, borrower, lent
-from agent.sandbox.limits import prlimit_options
+from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
+from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
-from agent.sandbox.watched import Launch, sealed, watch
+from agent.sandbox.watched import Launch, watch
 
-PATH: Final = "/usr/bin:/bin"
+_TMP = "/tmp"  # noqa: S108 the program's own
 _TMP_BYTES, _SHM_BYTES = 32 * MIB, 16 * MIB
 _NEW_USER = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL")
 # Root: just what setpriv needs to give up the rest.
@@ -31,6 +31,15 @@ _WALLS = (
     *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
     *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
 )
+# The first process inside. It tells the program's exit code on stdout. The program's own outputs reach stderr through a
+# pipe, which ends when its last holder does; then it says so, and waits to be killed: were it to leave, bwrap would
+# leave before those that the program has left behind.
+_OBSERVED = """
+exec 3>&1 1>&2
+{ "$@" 3>&-; echo $? >&3; } 2>&1 | exec cat 3>&-
+echo over >&3
+while :; do kill -STOP $$; done
+"""
 
 
 class Bubblewrap:
@@ -43,30 +52,31 @@ class Bubblewrap:
     name: Level = "bubblewrap"
 
     def __init__(self) -> None:
+        if not is_supported():
+            raise SandboxError("no_sandbox", "this system, or this kind of processor, is not one it is made for")
         self._bwrap = _found("bwrap")
         self._prlimit = _found("prlimit")
         self._setpriv = _found("setpriv") if os.geteuid() == 0 else None
-        if not is_supported():
-            raise SandboxError("no_sandbox", "the system calls of this kind of processor are not known")
+
+    def can_read(self, path: Path) -> bool:  # noqa: ARG002 the walls are built by one who can
+        """See `Sandbox.can_read`."""
+        return True
 
     def run(self, command: Command) -> Finished:
         """See `Sandbox.run`."""
+        user = borrower()
         with ExitStack() as stack:
-            user = borrower()
-            if command.workspace is not None and not command.read_only:
-                stack.enter_context(lent(command.workspace, user))
+            if command.workspace is not None:
+                stack.enter_context(lent(command.workspace, user, read_only=command.read_only))
             rules = stack.enter_context(sealed(seccomp_filter(Rules())))
             options = [*_WALLS, *self._user_options(user), *_files(command), *_variables(command)]
             listed = b"".join(os.fsencode(option) + b"\0" for option in (*options, "--seccomp", str(rules)))
-            options_handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
-            inner = (*self._drop(user), self._prlimit, *prlimit_options(command.limits, user), "--", *command.argv)
-            launch = Launch(
-                (self._bwrap, "--args", str(options_handle), "--", *inner),
-                {"PATH": PATH},  # readable inside, as /proc/1/environ
-                kept=(rules, options_handle),
-                folder=None if command.read_only else command.workspace,
-            )
-            return watch(launch, command.limits, command.stdin)
+            handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
+            inner = (*self._drop(user), *self._limited(command, user), "/bin/sh", "-c", _OBSERVED, "sh", *command.argv)
+            folders = () if command.workspace is None or command.read_only else (command.workspace,)
+            argv = (self._bwrap, "--args", str(handle), "--", *inner)
+            environment = {"PATH": PATH}  # readable inside, as /proc/1/environ
+            return watch(Launch(argv, environment, (rules, handle), folders, ends_when_told=False), command)
 
     def _user_options(self, user: Borrower) -> tuple[str, ...]:
         return _AS_ROOT if user.is_other else _NEW_USER
@@ -78,6 +88,10 @@ class Bubblewrap:
         who = (f"--reuid={user.uid}", f"--regid={user.gid}", "--clear-groups")
         return (self._setpriv, *who, "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs", "--")
 
+    def _limited(self, command: Command, user: Borrower) -> tuple[str, ...]:
+        limits = kernel_limits(command.limits, user)
+        return (self._prlimit, *(f"--{name}={value}" for name, value in limits.items()), "--")
+
 
 def _files(command: Command) -> Iterator[str]:
     """The tree that the program sees. Nothing is in it but what is named here."""
@@ -86,7 +100,7 @@ def _files(command: Command) -> Iterator[str]:
     for name in ROOTS:
         root = Path("/", name)
         if root.is_symlink():
-            yield from ("--symlink", os.readlink(root), str(root))
+            yield from ("--symlink", str(root.readlink()), str(root))
         elif root.is_dir():
             yield from ("--ro-bind", str(root), str(root))
     for path in SYSTEM_FILES:
@@ -96,8 +110,8 @@ def _files(command: Command) -> Iterator[str]:
             yield from ("--perms", "0755", "--dir", str(parent))
         yield from ("--ro-bind", str(path), str(path))
     yield from ("--proc", "/proc", "--dev", "/dev")
-    yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", "/tmp")  # noqa: S108 the program's own
-    yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 as above
+    yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", _TMP)
+    yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 its own too
     if command.workspace is None:
         yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", SHOWN_ROOT)
     else:
@@ -106,8 +120,7 @@ def _files(command: Command) -> Iterator[str]:
 
 
 def _variables(command: Command) -> Iterator[str]:
-    own = (("PATH", PATH), ("HOME", "/tmp"), ("TMPDIR", "/tmp"), ("LANG", "C.UTF-8"))  # noqa: S108 as above
-    for name, value in (*own, *command.environment):
+    for name, value in variables(command, _TMP):
         yield from ("--setenv", name, value)
 
 

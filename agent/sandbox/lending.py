@@ -1,7 +1,7 @@
-"""Whom a program runs as, and its workspace: lent to that user for as long as it runs, and given back in order.
+"""Whom a program runs as, and its folders: lent to that user for as long as it runs, and given back in order.
 
-Given back, no file has a setuid bit, every folder can be opened by the harness and none is too deep for it. Nothing
-else runs in the folder then; links are never followed.
+Given back, no file has a setuid bit, every folder can be opened by the harness and none is too deep for it. Links are
+never followed, not even where something in there were still running.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import secrets
 import stat
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from agent.sandbox.base import SandboxError
 
-# Users that belong to nobody, by the convention of systemd's list of ranges. Each run takes the next one, so that
-# those beside each other share neither files nor the limit on processes.
+# Users that belong to nobody, by systemd's list of ranges. Each run takes the next one, so that those beside each other
+# share neither files nor the limit on processes.
 _FIRST_UID, _UIDS = 60_600, 500
-_next = itertools.count(secrets.randbelow(_UIDS))
+_next_uid = itertools.count(secrets.randbelow(_UIDS))
 MAX_DEPTH = 40  # of folders; deeper ones are removed
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
+_OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @dataclass(frozen=True)
@@ -45,39 +46,40 @@ def borrower(*, own_namespace: bool = True) -> Borrower:
     `own_namespace` is whether an ordinary user's program gets a user namespace.
     """
     if os.geteuid() == 0:
-        uid = _FIRST_UID + next(_next) % _UIDS
+        uid = _FIRST_UID + next(_next_uid) % _UIDS
         return Borrower(uid, uid, is_other=True, counts_all=True)
     return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=not own_namespace)
 
 
+def harness_user() -> Borrower:
+    """The harness's own user, for where nobody else is to be had."""
+    return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=True)
+
+
 @contextmanager
-def lent(folder: Path, user: Borrower) -> Iterator[None]:
-    """The folder and all in it writable for the user, one program at a time.
+def lent(folder: Path, user: Borrower, *, read_only: bool = False) -> Iterator[None]:
+    """The folder and all in it writable for the user, one program at a time; with `read_only` it can be entered.
 
     The folder itself stays the harness's, so that no program can close it.
 
     Raises:
         SandboxError: no_sandbox, the folder cannot be lent to that user on this machine.
     """
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with ExitStack() as stack:
+        handle = stack.enter_context(_opened(folder))
         before = os.fstat(handle)
         if user.is_other:
+            stack.callback(_give_back, handle, before)
             try:
-                _hand_over(handle, user)
+                if not read_only:
+                    _hand_over(handle, user)
                 os.chown(handle, -1, user.gid)
-                os.fchmod(handle, 0o770)
+                os.fchmod(handle, stat.S_IMODE(before.st_mode) | (0o050 if read_only else 0o070))
             except OSError as error:
-                raise SandboxError("no_sandbox", f"the workspace cannot be lent to user {user.uid}: {error}") from error
-        try:
-            yield
-        finally:
-            os.chown(handle, -1, before.st_gid)
-            os.fchmod(handle, stat.S_IMODE(before.st_mode))
-            for deep in list(_taken_back(handle, handle, before, user, 1)):
-                _remove(folder / deep)
-    finally:
-        os.close(handle)
+                raise SandboxError("no_sandbox", f"a folder cannot be lent to user {user.uid}: {error}") from error
+        if not read_only:
+            stack.callback(_tidy, folder, handle, before, user)
+        yield
 
 
 def _hand_over(handle: int, user: Borrower) -> None:
@@ -85,34 +87,54 @@ def _hand_over(handle: int, user: Borrower) -> None:
         for entry in entries:
             os.chown(entry.name, user.uid, user.gid, dir_fd=handle, follow_symlinks=False)
             if entry.is_dir(follow_symlinks=False):
-                with _folder(handle, entry.name) as inner:
+                with _opened(entry.name, handle) as inner:
                     _hand_over(inner, user)
 
 
-def _taken_back(handle: int, top: int, owner: os.stat_result, user: Borrower, depth: int) -> Iterator[str]:
+def _give_back(handle: int, before: os.stat_result) -> None:
+    os.chown(handle, -1, before.st_gid)
+    os.fchmod(handle, stat.S_IMODE(before.st_mode))
+
+
+def _tidy(folder: Path, handle: int, owner: os.stat_result, user: Borrower) -> None:
+    for deep in list(_tidied(handle, handle, owner, user, 1)):
+        _remove(folder / deep)
+
+
+def _tidied(handle: int, top: int, owner: os.stat_result, user: Borrower, depth: int) -> Iterator[str]:
     """Put all below a folder in order; yields the names, in the topmost one, of what is to be removed."""
     with os.scandir(handle) as entries:
         for entry in entries:
-            about = entry.stat(follow_symlinks=False)
             if user.is_other:
                 os.chown(entry.name, owner.st_uid, owner.st_gid, dir_fd=handle, follow_symlinks=False)
-            is_folder = stat.S_ISDIR(about.st_mode)
-            mode = stat.S_IMODE(about.st_mode)
-            due = mode & ~_SPECIAL_BITS | (0o700 if is_folder else 0)
-            if due != mode and not stat.S_ISLNK(about.st_mode):
-                os.chmod(entry.name, due, dir_fd=handle)
-            if is_folder and depth >= MAX_DEPTH:
+            mode = entry.stat(follow_symlinks=False).st_mode
+            _mend_mode(handle, entry.name, mode)
+            if not stat.S_ISDIR(mode):
+                continue
+            if depth >= MAX_DEPTH:
                 name = f".deep-{secrets.token_hex(8)}"
                 os.rename(entry.name, name, src_dir_fd=handle, dst_dir_fd=top)
                 yield name
-            elif is_folder:
-                with _folder(handle, entry.name) as inner:
-                    yield from _taken_back(inner, top, owner, user, depth + 1)
+            else:
+                with _opened(entry.name, handle) as inner:
+                    yield from _tidied(inner, top, owner, user, depth + 1)
+
+
+def _mend_mode(parent: int, name: str, mode: int) -> None:
+    due = stat.S_IMODE(mode) & ~_SPECIAL_BITS | (0o700 if stat.S_ISDIR(mode) else 0)
+    if due == stat.S_IMODE(mode) or stat.S_ISLNK(mode):
+        return
+    handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    try:
+        if not stat.S_ISLNK(os.fstat(handle).st_mode):
+            os.chmod(f"/proc/self/fd/{handle}", due)  # noqa: PTH101 that very file, whatever has its name by now
+    finally:
+        os.close(handle)
 
 
 @contextmanager
-def _folder(parent: int, name: str) -> Iterator[int]:
-    handle = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+def _opened(folder: Path | str, parent: int | None = None) -> Iterator[int]:
+    handle = os.open(folder, _OPEN_FOLDER, dir_fd=parent)
     try:
         yield handle
     finally:

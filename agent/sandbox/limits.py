@@ -1,24 +1,25 @@
-"""The limits that the kernel itself holds a process to."""
+"""What every program is given on any rung: limits that the kernel itself holds it to, and a few variables."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from typing import Final
 
-from agent.sandbox.base import MIB, Limits
+from agent.sandbox.base import MIB, Command, Limits
 from agent.sandbox.lending import Borrower
 from agent.sandbox.usage import tasks_of
 
+PATH: Final = "/usr/bin:/bin"
 _OPEN_FILES = 256
 _WRITABLE_MEMORY = 1024 * MIB  # of a process whose address space is not bounded
 
 
-def prlimit_options(limits: Limits, user: Borrower) -> tuple[str, ...]:
-    """What prlimit is told."""
-    return tuple(f"--{name}={value}" for name, value in kernel_limits(limits, user).items())
-
-
 def kernel_limits(limits: Limits, user: Borrower) -> dict[str, int]:
-    """Each limit by its name. The one on processes counts all that the user runs, unless a namespace counts anew."""
+    """Each limit by the name that prlimit has for it, which is also the kernel's.
+
+    The one on processes counts all that the user runs, unless a namespace counts anew.
+    """
     memory = {"as": limits.address_space} if limits.address_space is not None else {"data": _WRITABLE_MEMORY}
     others = tasks_of(user.uid) if user.counts_all else 0
     return memory | {
@@ -28,3 +29,9 @@ def kernel_limits(limits: Limits, user: Borrower) -> dict[str, int]:
         "nofile": _OPEN_FILES,
         "core": 0,
     }
+
+
+def variables(command: Command, tmp: str) -> Iterator[tuple[str, str]]:
+    """All that a program sees of an environment. `tmp` is a folder of its own, and its home."""
+    yield from (("PATH", PATH), ("HOME", tmp), ("TMPDIR", tmp), ("LANG", "C.UTF-8"))
+    yield from command.environment

@@ -8,6 +8,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from agent.sandbox.base import Sandbox
+
 PROJECT = Path(__file__).resolve().parent.parent.parent
 SYSTEM = (Path("/usr"), Path("/nix/store"))
 # Each is a link into /usr on most systems, and a folder of its own on some.
@@ -27,11 +29,25 @@ def base_python_files() -> tuple[Path, ...]:
     return tuple(path for path in files if path.exists() and not is_system(path))
 
 
-def project_python_files() -> tuple[Path, ...]:
-    """What this project's own interpreter reads to run a module of ours: its packages too, and our sources."""
-    environment = Path(sys.prefix)
-    own = () if is_system(environment) or sys.prefix == sys.base_prefix else (environment,)
-    return (*base_python_files(), *own, PROJECT / "agent")
+def python_for(sandbox: Sandbox) -> tuple[Path, tuple[Path, ...]]:
+    """An interpreter for programs in a sandbox, with no package of this project's, and what it reads beside the system.
+
+    It is the one that the harness runs on, unless only root may enter its folder.
+    """
+    files = base_python_files()
+    if all(sandbox.can_read(path) for path in files):
+        return base_python(), files
+    return Path("/usr/bin/python3"), ()
+
+
+def packages() -> tuple[Path, ...]:
+    """The folders that hold the packages of this project's environment."""
+    return tuple(Path(entry) for entry in sys.path if Path(entry).name in {"site-packages", "dist-packages"})
+
+
+def project_files() -> tuple[Path, ...]:
+    """What `base_python` reads to run a module of ours: its packages too, and our sources."""
+    return (*base_python_files(), *filter(lambda folder: not is_system(folder), packages()), PROJECT / "agent")
 
 
 def is_system(path: Path) -> bool:

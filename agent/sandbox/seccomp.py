@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import platform
 import struct
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -82,8 +83,8 @@ class Rules:
 
 
 def is_supported() -> bool:
-    """Whether the calls of this machine are known."""
-    return platform.machine() in ARCHITECTURES
+    """Whether this is Linux on a machine whose calls are known."""
+    return sys.platform == "linux" and platform.machine() in ARCHITECTURES
 
 
 def seccomp_filter(rules: Rules, machine: str | None = None) -> bytes:

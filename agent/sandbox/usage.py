@@ -1,4 +1,4 @@
-"""What a group of processes and a folder take at this moment, as the kernel tells it. All of it may change meanwhile."""
+"""What a group of processes and a folder take at this moment, as the kernel tells it; it may change meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One process of a rung, started, watched and ended: the clock, what it prints, and what it takes.
+"""One launcher of a rung, started, watched and ended: the clock, what its program prints, and what that takes.
 
 The thread that starts it waits for it, so that it cannot end before it (bubblewrap's --die-with-parent means that very
 thread). Nothing that a program prints is held beyond its limit.
@@ -7,55 +7,61 @@ thread). Nothing that a program prints is held beyond its limit.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
+import select
 import selectors
 import signal
 import subprocess
-import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.errors import StoreError
-from agent.sandbox.base import End, Finished, Limits, SandboxError
+from agent.sandbox.base import Command, End, Finished, Limits, SandboxError
+from agent.sandbox.sealed import sealed
 from agent.sandbox.usage import children, disk_bytes, free_bytes, resident_bytes
 
-_LOOK_SECONDS = 0.1  # between two looks at what is taken
+LOOK_SECONDS = 0.1  # between two looks at what is taken
+GRACE_SECONDS = 2.0  # for what a program has left running when it ended, while that holds its output
 _END_SECONDS = 5.0
-_MAX_SHARE = 0.1  # of the time may go into looking at the disk
+_DISK_SHARE = 0.1  # of the time may go into looking at the disk
 _CHUNK = 65_536
+_MAX_STATUS_BYTES = 16
 
 
 @dataclass(frozen=True)
 class Launch:
-    """The launcher of a rung: a process whose children are the sandbox, and which ends when they have.
+    """The launcher of a rung. It runs the program with both its outputs on stderr, and writes its exit code on stdout
+    in a line; where it holds stderr itself, another line says when nobody else does.
+
+    It ends only when it is ended: by SIGTERM where it `ends_when_told`, else by the death of its child, the first
+    process of a namespace, with which the kernel ends all the others.
 
     `environment` is all that it gets of one. `kept` are the descriptors that it is handed beside the standard ones.
-    `folder` is what the program can write in on the disk; its size is watched.
+    `folders` are what the program can write in on the disk; their size is watched.
     """
 
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    kept: tuple[int, ...] = ()
-    folder: Path | None = None
+    kept: tuple[int, ...]
+    folders: tuple[Path, ...]
+    ends_when_told: bool
 
 
-def watch(launch: Launch, limits: Limits, stdin: bytes) -> Finished:
-    """Run a launcher until it ends or a limit is broken. Nothing that it started is left.
+def watch(launch: Launch, command: Command) -> Finished:
+    """Run a launcher until its program ends or a limit is broken. Nothing that it started is left.
 
     Raises:
-        SandboxError: no_sandbox, the launcher cannot be started.
+        SandboxError: no_sandbox, the launcher cannot be started, or could not start the program.
+        StoreError: there is no room for the input.
     """
-    with sealed(stdin) as stdin_handle:
+    with sealed(command.stdin) as stdin:
         try:
             process = subprocess.Popen(
                 launch.argv,
-                stdin=stdin_handle,
+                stdin=stdin,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
+                stderr=subprocess.PIPE,
                 cwd="/",
                 env=dict(launch.environment),
                 pass_fds=launch.kept,
@@ -64,120 +70,149 @@ def watch(launch: Launch, limits: Limits, stdin: bytes) -> Finished:
             )
         except OSError as error:
             raise SandboxError("no_sandbox", f"{Path(launch.argv[0]).name} cannot be started: {error}") from error
-    return _Watch(process, limits, launch.folder).to_the_end()
+    with process, _Launcher(process, launch.ends_when_told) as launcher:
+        return _Watch(launcher, command.limits, launch.folders).to_the_end()
 
 
-@contextmanager
-def sealed(data: bytes) -> Iterator[int]:
-    """The handle of an unnamed file with these bytes, which nobody can change any more where the system has such."""
-    if hasattr(os, "memfd_create"):
-        handle = os.memfd_create("input", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    else:
-        with tempfile.TemporaryFile() as file:
-            handle = os.dup(file.fileno())
-    try:
-        view = memoryview(data)
-        while view:
-            view = view[os.write(handle, view) :]
-        os.lseek(handle, 0, os.SEEK_SET)
-        if hasattr(fcntl, "F_ADD_SEALS"):
-            seals = fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL
-            fcntl.fcntl(handle, fcntl.F_ADD_SEALS, seals)
-        yield handle
-    except OSError as error:
-        raise StoreError(f"the input of a program cannot be kept: {error}") from error
-    finally:
-        os.close(handle)
+class _Launcher:
+    """A launcher that is under way, and handles of its children, which stay theirs when the number is used again."""
+
+    def __init__(self, process: subprocess.Popen[bytes], ends_when_told: bool):
+        self.process = process
+        self._ends_when_told = ends_when_told
+        self._children: list[int] = []
+
+    def __enter__(self) -> _Launcher:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+        for handle in self._children:
+            os.close(handle)
+
+    def note_children(self) -> None:
+        """Take hold of the first process of the sandbox, as soon as there is one."""
+        if not self._children and not self._ends_when_told:
+            for child in children(self.process.pid):
+                with contextlib.suppress(ProcessLookupError):
+                    self._children.append(os.pidfd_open(child))
+
+    def end(self) -> None:
+        """End all that was started. It has ended when this returns."""
+        if self._ends_when_told:
+            self.process.terminate()
+        else:
+            self.note_children()
+            for handle in self._children:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(handle, signal.SIGKILL)
+            if not self._children:  # not begun yet: its child dies with it
+                self.process.kill()
+        try:
+            self.process.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+        for handle in self._children:  # a launcher that was killed from within does not wait for them
+            gone = select.poll()
+            gone.register(handle, select.POLLIN)
+            gone.poll(_END_SECONDS * 1000)
 
 
 @dataclass
 class _Watch:
-    process: subprocess.Popen[bytes]
+    launcher: _Launcher
     limits: Limits
-    folder: Path | None
+    folders: tuple[Path, ...]
     started: float = field(default_factory=time.monotonic)
     output: bytearray = field(default_factory=bytearray)
+    status: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
-        self._next_look = self._next_disk_look = self.started + _LOOK_SECONDS
-        self._free_at_first = free_bytes(self.folder) if self.folder else 0
+        self._next_look = self._next_disk_look = self.started + LOOK_SECONDS
+        self._free_at_first = [free_bytes(folder) for folder in self.folders]
 
     def to_the_end(self) -> Finished:
-        assert self.process.stdout is not None  # noqa: S101 a pipe was asked for; this tells mypy
-        with self.process.stdout as pipe:
-            os.set_blocking(pipe.fileno(), False)
-            try:
-                ended = self._follow(pipe.fileno())
-            finally:
-                end(self.process)
-            self._drain(pipe.fileno())
-        if len(self.output) > self.limits.output and ended == "exit":
+        process = self.launcher.process
+        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 pipes; this tells mypy
+        status, output = process.stdout.fileno(), process.stderr.fileno()
+        for pipe in (status, output):
+            os.set_blocking(pipe, False)
+        ended = self._follow(status, output)
+        self.launcher.end()
+        _read(status, self.status, _MAX_STATUS_BYTES)
+        _read(output, self.output, self.limits.output)
+        if ended == "exit" and len(self.output) > self.limits.output:
             ended = "output"
-        code = self.process.returncode
-        code = 128 - code if code < 0 else code
-        seconds = time.monotonic() - self.started
-        return Finished(code, bytes(self.output[: self.limits.output]), ended, seconds)
+        shown = bytes(self.output[: self.limits.output])
+        code = self._code(shown) if ended == "exit" else None
+        return Finished(code, shown, ended, time.monotonic() - self.started)
 
-    def _follow(self, pipe: int) -> End:
+    def _code(self, shown: bytes) -> int:
+        """The exit code of a program that ended. Only a program can bring down its launcher by a signal; where that has
+        any other end and tells no code, no program was started."""
+        told = bytes(self.status).partition(b"\n")[0]
+        if told.isdigit():
+            return int(told)
+        code = self.launcher.process.returncode
+        if 0 <= code < 128:
+            why = shown.decode("utf-8", "replace").strip().rpartition("\n")[2]
+            raise SandboxError("no_sandbox", f"it could not start a program: {why[:200]}")
+        return 128 - code if code < 0 else code
+
+    def _follow(self, status: int, output: int) -> End:
+        """Read until the program and all that holds its output have ended, or a limit is broken."""
         deadline = self.started + self.limits.seconds
         with selectors.DefaultSelector() as selector:
-            selector.register(pipe, selectors.EVENT_READ)
+            for pipe in (status, output):
+                selector.register(pipe, selectors.EVENT_READ)
             while (now := time.monotonic()) < deadline:
+                self.launcher.note_children()
                 if (broken := self._look(now)) is not None:
                     return broken
-                pause = max(0.0, min(deadline, self._next_look) - now)
-                if not selector.get_map():  # it prints no more, and may yet go on
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self.process.wait(pause)
-                        return "exit"
-                elif selector.select(pause):
-                    chunk = os.read(pipe, _CHUNK)
-                    if not chunk:
-                        selector.unregister(pipe)
-                    self.output += chunk
-                    if len(self.output) > self.limits.output:
-                        return "output"
-                elif self.process.poll() is not None:
+                for key, _ in selector.select(max(0.0, min(deadline, self._next_look) - now)):
+                    if key.fd == output:
+                        if not _read(output, self.output, self.limits.output):
+                            selector.unregister(output)
+                    elif not _read(status, self.status, _MAX_STATUS_BYTES):
+                        return "exit"  # the launcher is gone
+                    else:
+                        deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
+                if len(self.output) > self.limits.output:
+                    return "output"
+                if self.status.count(b"\n") > 1 or (self.status and output not in selector.get_map()):
                     return "exit"
-        return "timeout"
+        return "exit" if self.status else "timeout"
 
     def _look(self, now: float) -> End | None:
         """Whether all its processes together, or its files, take more than they may."""
         if now < self._next_look:
             return None
-        self._next_look = now + _LOOK_SECONDS
-        if resident_bytes(self.process.pid) > self.limits.memory:
+        self._next_look = now + LOOK_SECONDS
+        if resident_bytes(self.launcher.process.pid) > self.limits.memory:
             return "memory"
-        if self.folder is None or now < self._next_disk_look:
+        if now < self._next_disk_look:
             return None
-        taken = disk_bytes(self.folder)
-        self._next_disk_look = now + max(_LOOK_SECONDS, (time.monotonic() - now) / _MAX_SHARE)
-        if taken is None or taken > self.limits.disk or free_bytes(self.folder) < self._free_at_first // 2:
-            return "disk"
-        return None
+        is_too_much = self._takes_too_much()
+        self._next_disk_look = now + (time.monotonic() - now) / _DISK_SHARE
+        return "disk" if is_too_much else None
 
-    def _drain(self, pipe: int) -> None:
-        """What was still in the pipe; never waits."""
-        with contextlib.suppress(BlockingIOError):
-            while len(self.output) <= self.limits.output and (chunk := os.read(pipe, _CHUNK)):
-                self.output += chunk
+    def _takes_too_much(self) -> bool:
+        """Also where files were hidden from the count (opened and removed): half the disk is nobody's to take."""
+        taken = [disk_bytes(folder) for folder in self.folders]
+        if None in taken or sum(filter(None, taken)) > self.limits.disk:
+            return True
+        return any(
+            free_bytes(folder) < first // 2 for folder, first in zip(self.folders, self._free_at_first, strict=True)
+        )
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End all that a launcher has started, and then itself.
-
-    Its children are killed first: bubblewrap's is the first process of the namespace, with which the kernel ends all
-    that is in it, before the launcher learns of it; our own launcher ends its child's group when the child is gone.
-    """
-    if process.poll() is None:
-        started = children(process.pid)
-        for pid in started:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGKILL)
-        if not started:
-            process.terminate()
-        try:
-            process.wait(_END_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-    process.wait()
+def _read(pipe: int, into: bytearray, most: int) -> bool:
+    """Read what is there, never waiting, until there is more than `most`. False at the end of the pipe."""
+    with contextlib.suppress(BlockingIOError):
+        while len(into) <= most:
+            chunk = os.read(pipe, _CHUNK)
+            if not chunk:
+                return False
+            into += chunk
+    return True

@@ -1,0 +1,125 @@
+"""The second rung, for where no namespaces may be made (containers): landlock, a filter of system calls, and limits, in
+a launcher of our own. The program has no socket, cannot leave its group, and sees no file but the system's and its own.
+
+What differs from bubblewrap: that a file exists, and its size, can be asked of any path that is known; /tmp is a folder
+of the run's own under another name; a program cannot start a session, and where files outside belong to the user that
+it runs as, changes of a file's mode, owner or times are not made though it is told they were.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from agent.errors import StoreError
+from agent.sandbox.base import SHOWN_ROOT, Command, Finished, Level, SandboxError
+from agent.sandbox.lending import Borrower, borrower, lent
+from agent.sandbox.limits import PATH, kernel_limits, variables
+from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
+from agent.sandbox.sealed import sealed
+from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
+from agent.sandbox.watched import Launch, watch
+
+LAUNCHER = Path(__file__).with_name("landlock_launcher.py")
+_SCOPED_SIGNALS = 6  # the version from which on a program's signals stay within its walls
+_KERNEL_FILES = ("/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat")
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_SHOWN_TMP = "/tmp"  # noqa: S108 what a program calls its own
+
+
+class Landlock:
+    """Runs commands in our own launcher; see the module's docstring.
+
+    Raises:
+        SandboxError: no_sandbox, the kernel has no landlock, or this kind of processor is not known.
+    """
+
+    name: Level = "landlock"
+
+    def __init__(self) -> None:
+        if not is_supported():
+            raise SandboxError("no_sandbox", "this system, or this kind of processor, is not one it is made for")
+        asked = subprocess.run(launcher("--abi"), env={}, capture_output=True, check=False)
+        version = int(asked.stdout or 0)
+        if version < 1:
+            raise SandboxError("no_sandbox", "this kernel has no landlock")
+        self._has_bare_signals = version < _SCOPED_SIGNALS
+
+    def can_read(self, path: Path) -> bool:
+        """See `Sandbox.can_read`: root gives itself up, and with it the folders that only root may enter."""
+        return os.geteuid() != 0 or all(parent.stat().st_mode & 0o001 for parent in path.parents)
+
+    def run(self, command: Command) -> Finished:
+        """See `Sandbox.run`."""
+        user = borrower(own_namespace=False)
+        with folders(command, user) as (folder, tmp):
+            rules = Rules(landlock=True, shares_user=not user.is_other, bare_signals=self._has_bare_signals)
+            writable = [tmp] if command.read_only else [folder, tmp]
+            readable = [folder, *SYSTEM, *SYSTEM_FILES, *(f"/{name}" for name in ROOTS), *_KERNEL_FILES]
+            plan = {
+                "landlocked": True,
+                "user": user.uid if user.is_other else None,
+                "filter": base64.b64encode(seccomp_filter(rules)).decode(),
+                "readable": [str(path) for path in (*readable, *command.readable)],
+                "writable": [str(path) for path in writable],
+                "devices": _DEVICES,
+            }
+            return launched(command, plan, user, folder, tmp)
+
+
+def launched(command: Command, walls: dict[str, Any], user: Borrower, folder: Path, tmp: Path) -> Finished:
+    """Run a command in the launcher, in these folders, within these walls.
+
+    Raises:
+        SandboxError, StoreError: as `Sandbox.run`.
+    """
+    plan = walls | {
+        "parent": os.getpid(),
+        "argv": command.argv,
+        "environment": dict(variables(command, str(tmp))),
+        "folder": str(folder),
+        "limits": kernel_limits(command.limits, user),
+    }
+    with sealed(json.dumps(plan).encode()) as handle:
+        argv = launcher(str(handle))
+        watched = () if command.read_only else (folder,)
+        done = watch(Launch(argv, {"PATH": PATH}, (handle,), (*watched, tmp), ends_when_told=True), command)
+    shown = done.output.replace(bytes(folder), SHOWN_ROOT.encode()).replace(bytes(tmp), _SHOWN_TMP.encode())
+    return Finished(done.code, shown, done.ended, done.seconds)
+
+
+def launcher(argument: str) -> tuple[str, ...]:
+    """The command line of the launcher."""
+    return (sys.executable, "-I", "-S", "-B", str(LAUNCHER), argument)
+
+
+@contextmanager
+def folders(command: Command, user: Borrower) -> Iterator[tuple[Path, Path]]:
+    """The folder that the command works in, and one for what programs leave in /tmp, which is removed.
+
+    Raises:
+        StoreError: the disk takes no folder.
+    """
+    try:
+        scratch = Path(tempfile.mkdtemp(prefix="shoestring-")).resolve()
+    except OSError as error:
+        raise StoreError(f"no scratch folder can be made: {error}") from error
+    try:
+        scratch.chmod(0o711)
+        tmp, own = scratch / "tmp", scratch / "work"
+        for made in (tmp, own):
+            made.mkdir(0o700)
+        folder = command.workspace or own
+        with lent(folder, user, read_only=command.read_only), lent(tmp, user):
+            yield folder, tmp
+    finally:
+        shutil.rmtree(scratch)
