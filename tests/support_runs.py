@@ -77,6 +77,7 @@ def new_run(
     num_ctx: int = 8192,
     strategy_name: str = "react",
     tools_named: str = "core",
+    tools_offered: Sequence[str] | None = None,
     follow_ups: Sequence[str] = (),
     approve: Mapping[str, Permission] | None = None,
     approver: Approver | None = None,
@@ -84,9 +85,10 @@ def new_run(
     workspace: Path | None = None,
     reporter: Reporter | None = None,
 ) -> Run:
-    """A run that is ready to start."""
+    """A run that is ready to start. `tools_offered` are the only tools of the toolset that it has; all where None."""
     backend = _backend(script)
-    tools = ToolRegistry(toolset(tools_named), ToolContext(corpus=corpus, now=now, workspace=workspace))
+    offered = [tool for tool in toolset(tools_named) if tools_offered is None or tool.name in tools_offered]
+    tools = ToolRegistry(offered, ToolContext(corpus=corpus, now=now, workspace=workspace))
     strategy = make_strategy(strategy_name, tools, max_completion_tokens)
     state = AgentState(
         run_id="run-1",
