@@ -10,6 +10,7 @@ Level = Literal["bubblewrap", "landlock", "external"]
 End = Literal["exit", "timeout", "memory", "output", "disk"]
 
 SHOWN_ROOT = "/workspace"  # what programs and models call the folder whose real name they are never told
+SHOWN_SOURCE = "/code/program"  # what a program's own text is called there
 MIB = 1 << 20
 
 
@@ -49,7 +50,8 @@ class Command:
     left running ends too: at once, or a moment later where that holds its output.
 
     `workspace` is its working folder, called /workspace inside, which it may change unless `read_only`; None gives it
-    an empty folder that is removed afterwards. `stdin` is all that it can read there. `readable` are files and folders
+    an empty folder that is removed afterwards. `stdin` is all that it can read there. `source`, where it is not empty,
+    is a file that it finds at SHOWN_SOURCE, and one of `argv` may be that very path. `readable` are files and folders
     beside the system's own that it may read under their own names. `environment` is added to the little that every
     program has.
     """
@@ -58,6 +60,7 @@ class Command:
     workspace: Path | None = None
     read_only: bool = False
     stdin: bytes = b""
+    source: bytes = b""
     readable: tuple[Path, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
     limits: Limits = field(default_factory=Limits)

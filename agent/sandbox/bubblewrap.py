@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
-from agent.sandbox.base import MIB, SHOWN_ROOT, Command, Finished, Level, SandboxError
+from agent.sandbox.base import MIB, SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
@@ -69,14 +69,16 @@ class Bubblewrap:
             if command.workspace is not None:
                 stack.enter_context(lent(command.workspace, user, read_only=command.read_only))
             rules = stack.enter_context(sealed(seccomp_filter(Rules())))
-            options = [*_WALLS, *self._user_options(user), *_files(command), *_variables(command)]
+            source = stack.enter_context(sealed(command.source))
+            given = ("--perms", "0644", "--ro-bind-data", str(source), SHOWN_SOURCE)
+            options = [*_WALLS, *self._user_options(user), *given, *_files(command), *_variables(command)]
             listed = b"".join(os.fsencode(option) + b"\0" for option in (*options, "--seccomp", str(rules)))
             handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
             inner = (*self._drop(user), *self._limited(command, user), "/bin/sh", "-c", _OBSERVED, "sh", *command.argv)
             folders = () if command.workspace is None or command.read_only else (command.workspace,)
             argv = (self._bwrap, "--args", str(handle), "--", *inner)
             environment = {"PATH": PATH}  # readable inside, as /proc/1/environ
-            return watch(Launch(argv, environment, (rules, handle), folders, ends_when_told=False), command)
+            return watch(Launch(argv, environment, (rules, source, handle), folders, ends_when_told=False), command)
 
     def _user_options(self, user: Borrower) -> tuple[str, ...]:
         return _AS_ROOT if user.is_other else _NEW_USER
@@ -103,6 +105,7 @@ def _files(command: Command) -> Iterator[str]:
             yield from ("--symlink", str(root.readlink()), str(root))
         elif root.is_dir():
             yield from ("--ro-bind", str(root), str(root))
+    yield from ("--perms", "0755", "--dir", "/etc")
     for path in SYSTEM_FILES:
         yield from ("--ro-bind-try", str(path), str(path))
     for path in command.readable:

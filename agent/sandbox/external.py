@@ -22,5 +22,5 @@ class External:
     def run(self, command: Command) -> Finished:
         """See `Sandbox.run`."""
         user = harness_user()
-        with folders(command, user) as (folder, tmp):
-            return launched(command, {"landlocked": False, "user": None}, user, folder, tmp)
+        with folders(command, user) as work:
+            return launched(command, {"landlocked": False, "user": None}, user, work)

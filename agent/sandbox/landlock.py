@@ -17,11 +17,12 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent.errors import StoreError
-from agent.sandbox.base import SHOWN_ROOT, Command, Finished, Level, SandboxError
+from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
@@ -61,10 +62,17 @@ class Landlock:
     def run(self, command: Command) -> Finished:
         """See `Sandbox.run`."""
         user = borrower(own_namespace=False)
-        with folders(command, user) as (folder, tmp):
+        with folders(command, user) as work:
             rules = Rules(landlock=True, shares_user=not user.is_other, bare_signals=self._has_bare_signals)
-            writable = [tmp] if command.read_only else [folder, tmp]
-            readable = [folder, *SYSTEM, *SYSTEM_FILES, *(f"/{name}" for name in ROOTS), *_KERNEL_FILES]
+            writable = [work.tmp] if command.read_only else [work.folder, work.tmp]
+            readable = [
+                work.folder,
+                work.source,
+                *SYSTEM,
+                *SYSTEM_FILES,
+                *(f"/{name}" for name in ROOTS),
+                *_KERNEL_FILES,
+            ]
             plan = {
                 "landlocked": True,
                 "user": user.uid if user.is_other else None,
@@ -73,10 +81,30 @@ class Landlock:
                 "writable": [str(path) for path in writable],
                 "devices": _DEVICES,
             }
-            return launched(command, plan, user, folder, tmp)
+            return launched(command, plan, user, work)
 
 
-def launched(command: Command, walls: dict[str, Any], user: Borrower, folder: Path, tmp: Path) -> Finished:
+@dataclass(frozen=True)
+class Folders:
+    """Where a command works, what it calls /tmp, and the file with its source."""
+
+    folder: Path
+    tmp: Path
+    source: Path
+
+    def named(self, argv: tuple[str, ...]) -> list[str]:
+        """The command line with the source's real path."""
+        return [str(self.source) if part == SHOWN_SOURCE else part for part in argv]
+
+    def shown(self, output: bytes) -> bytes:
+        """The output with the names that programs have for these."""
+        pairs = ((self.source, SHOWN_SOURCE), (self.folder, SHOWN_ROOT), (self.tmp, _SHOWN_TMP))
+        for path, name in pairs:
+            output = output.replace(bytes(path), name.encode())
+        return output
+
+
+def launched(command: Command, walls: dict[str, Any], user: Borrower, work: Folders) -> Finished:
     """Run a command in the launcher, in these folders, within these walls.
 
     Raises:
@@ -84,17 +112,16 @@ def launched(command: Command, walls: dict[str, Any], user: Borrower, folder: Pa
     """
     plan = walls | {
         "parent": os.getpid(),
-        "argv": command.argv,
-        "environment": dict(variables(command, str(tmp))),
-        "folder": str(folder),
+        "argv": work.named(command.argv),
+        "environment": dict(variables(command, str(work.tmp))),
+        "folder": str(work.folder),
         "limits": kernel_limits(command.limits, user),
     }
     with sealed(json.dumps(plan).encode()) as handle:
         argv = launcher(str(handle))
-        watched = () if command.read_only else (folder,)
-        done = watch(Launch(argv, {"PATH": PATH}, (handle,), (*watched, tmp), ends_when_told=True), command)
-    shown = done.output.replace(bytes(folder), SHOWN_ROOT.encode()).replace(bytes(tmp), _SHOWN_TMP.encode())
-    return Finished(done.code, shown, done.ended, done.seconds)
+        watched = (work.tmp,) if command.read_only else (work.folder, work.tmp)
+        done = watch(Launch(argv, {"PATH": PATH}, (handle,), watched, ends_when_told=True), command)
+    return replace(done, output=work.shown(done.output))
 
 
 def launcher(argument: str) -> tuple[str, ...]:
@@ -103,8 +130,8 @@ def launcher(argument: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def folders(command: Command, user: Borrower) -> Iterator[tuple[Path, Path]]:
-    """The folder that the command works in, and one for what programs leave in /tmp, which is removed.
+def folders(command: Command, user: Borrower) -> Iterator[Folders]:
+    """The folders that the command is given; those that were made for it are removed.
 
     Raises:
         StoreError: the disk takes no folder.
@@ -118,8 +145,10 @@ def folders(command: Command, user: Borrower) -> Iterator[tuple[Path, Path]]:
         tmp, own = scratch / "tmp", scratch / "work"
         for made in (tmp, own):
             made.mkdir(0o700)
+        source = scratch / "program"
+        source.write_bytes(command.source)
         folder = command.workspace or own
         with lent(folder, user, read_only=command.read_only), lent(tmp, user):
-            yield folder, tmp
+            yield Folders(folder, tmp, source)
     finally:
         shutil.rmtree(scratch)

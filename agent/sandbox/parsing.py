@@ -1,8 +1,8 @@
 """Parsers of foreign bytes, run inside: one of our own modules, a JSON object in and a JSON value out.
 
 The module has a function `parse(request, data)`: `request` is the object, `data` the foreign bytes; it returns any JSON
-value. Whether an optional package is there is asked outside, beforehand. The module may import the packages of this project's environment, sees no file but those, and has no network. Import
-little in it: it starts anew for every call.
+value. It may import the packages of this project's environment, sees no file but those, and has no network. Import
+little in it: it starts anew for every call. Whether an optional package is there is to be asked outside, beforehand.
 """
 
 from __future__ import annotations
