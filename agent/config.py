@@ -54,6 +54,7 @@ class Settings(BaseSettings):
     toolset: str = "core"
     workspace_dir: Path | None = None
     keep_workspaces: bool = False
+    sandbox: Literal["auto", "bubblewrap", "landlock", "external"] = "auto"
     search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
     mcp_config: Path = Path("mcp.json")
     traces_dir: Path = Path("traces")

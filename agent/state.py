@@ -295,7 +295,9 @@ class AgentState(Record):
 
     `task` is the user's first turn, `follow_ups` are those that came after it. `ended_by` says whose cap ended a run
     that a cap ended: its own, or that of the batch around it. `now` is the fixed time of the case (ISO 8601, with its
-    zone), `approve` every rule of its policy, by effect or by tool. `tool_faults` counts those of all steps by kind.
+    zone), `approve` every rule of its policy, by effect or by tool. `sandbox` is what its programs were isolated
+    by (bubblewrap, landlock, external; None: nothing was needed, or to be had). `tool_faults` counts those of all steps
+    by kind.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -315,6 +317,7 @@ class AgentState(Record):
     now: str | None = None
     workspace: WorkspaceRecord | None = None
     approve: dict[str, Permission] = Field(default_factory=dict)
+    sandbox: str | None = None
     evidence: bool = True
     model: ModelInfo
     sampling: Sampling

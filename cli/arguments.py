@@ -39,6 +39,10 @@ APPROVE_HELP = (
     "what is done with calls of an effect (read, write, execute, network) or a tool: write=ask, execute_code=deny;"
     " allow, ask or deny"
 )
+SANDBOX_HELP = (
+    "what isolates programs: bubblewrap, landlock, or external (nothing: this machine may be lost); default: auto, the"
+    " first of them that works"
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -135,6 +139,7 @@ def add_model_flags(parser: Parser, *, several: bool = False) -> None:
     parser.add_argument("--approve", action="append", metavar="RULE", help=APPROVE_HELP)
     keep = "keep the files of every run's folder, in the folder workspaces beside its trace; else only where it failed"
     parser.add_argument("--keep-workspaces", action="store_true", default=None, help=keep)
+    parser.add_argument("--sandbox", metavar="NAME", help=SANDBOX_HELP)
     parser.add_argument("--max-calls", metavar="N", help="calls to the model a run may make (default: 10)")
     parser.add_argument("--max-cost", metavar="USD", help="simulated US dollars a run may cost (default: 0.20)")
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")

@@ -34,6 +34,7 @@ FLAGS = {
     "workspace": "workspace_dir",
     "keep_workspaces": "keep_workspaces",
     "mcp_config": "mcp_config",
+    "sandbox": "sandbox",
     "traces": "traces_dir",
     "out": "traces_dir",
 }

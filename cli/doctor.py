@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from agent.config import Settings
 from agent.errors import BackendError, UsageError
 from agent.llm.backends.base import Backend
+from agent.sandbox.ladder import EXTERNAL_WARNING, MEND, MENDS, tested
 from agent.tools.base import ToolError
 from agent.tools.web_search import search_live
 from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
@@ -64,6 +65,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield check_python(sys.version_info[:2])
     yield from check_backend(settings)
     yield check_search(settings)
+    yield from check_sandbox(settings)
     yield check_folder("traces", settings.traces_dir)
     yield check_folder("report", Path())
 
@@ -161,6 +163,29 @@ def check_search(settings: Settings) -> Check:
         mend = "connect to the internet; cases with a corpus need none"
         return Check("search", False, inert_line(str(error), 120), mend, optional=True)
     return Check("search", True, f"ddgs gave {len(hits)} results")
+
+
+def check_sandbox(settings: Settings) -> Iterator[Check]:
+    """What isolates programs here: the level, and each attack of the self-test of every rung that was tried.
+
+    Without one only the tools that run programs refuse, so that a run can do without it.
+    """
+    if settings.sandbox == "external":
+        yield Check("sandbox", True, f"external: {EXTERNAL_WARNING}")
+        return
+    found = tested(settings.sandbox)
+    usable = next((rung.level for rung in found if rung.sandbox is not None), None)
+    if usable is None:
+        yield Check("sandbox", False, "no program can be run: none passed its self-test", MEND, optional=True)
+    else:
+        yield Check("sandbox", True, usable)
+    for rung in found:
+        if not rung.probes:
+            yield Check(rung.level, False, inert_line(rung.why, 200), MENDS[rung.level], optional=True)
+        for probe in rung.probes:
+            seen = "refused" if probe.held else inert_line(probe.detail, 200)
+            mend = "" if probe.held else MENDS[rung.level]
+            yield Check(f"{rung.level}, {probe.name}", probe.held, seen, mend, optional=True)
 
 
 def check_folder(name: str, folder: Path) -> Check:

@@ -174,6 +174,7 @@ def _run_on(
             batch_id=batch.id,
             batch=purse,
             git_commit=git_commit(),
+            sandbox=settings.sandbox,
             keep_workspaces=settings.keep_workspaces,
             cancelled=stopped,
         )

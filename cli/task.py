@@ -58,6 +58,7 @@ def make_runner(
         secrets=settings.secret_values(),
         git_commit=git_commit(),
         approver=person.allows if can_ask else None,
+        sandbox=settings.sandbox,
         keep_workspaces=settings.keep_workspaces,
         clock=person.clock,
     )

@@ -21,6 +21,7 @@ from agent.llm.backends.base import Backend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import Reporter
+from agent.sandbox.ladder import Asked, Isolation
 from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceRecord, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
@@ -56,8 +57,8 @@ class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
     `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all. `approver` asks a
-    person about a call; None where there is nobody to ask. `isolated` is whether programs that a model writes can do
-    no harm. `keep_workspaces` keeps those of runs that did not fail, too. `clock` measures the seconds that a run may
+    person about a call; None where there is nobody to ask. `sandbox` says what isolates the programs that models
+    write. `keep_workspaces` keeps those of runs that did not fail, too. `clock` measures the seconds that a run may
     take; one that stands still while a person is asked does not charge the run for their time.
     """
 
@@ -69,7 +70,7 @@ class Runner:
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
     approver: Approver | None = None
-    isolated: bool = True
+    sandbox: Asked = "auto"
     keep_workspaces: bool = False
     clock: Callable[[], float] = time.monotonic
     git_commit: str | None = None
@@ -103,6 +104,7 @@ class Runner:
     def _run_in(
         self, workspace: Path, backend: Backend, plan: Plan, reporter: Reporter, turns: Iterator[str]
     ) -> Finished:
+        isolation = Isolation(self.sandbox, reporter.notice)
         context = ToolContext(
             plan.corpus,
             self.search_provider,
@@ -110,13 +112,14 @@ class Runner:
             plan.now,
             workspace,
             persons_folder=plan.folder is not None,
+            isolation=isolation,
         )
         offered = _offered(plan)
         tools = ToolRegistry(offered, context)
         strategy = make_strategy(plan.strategy, tools, plan.sampling.max_completion_tokens)
         state = self._new_state(plan, backend.describe(), tools, strategy.system_prompts)
         own = plan.folder is None
-        state.approve = rules_of_run(plan.approve, offered, own_workspace=own, isolated=self.isolated)
+        state.approve = rules_of_run(plan.approve, offered, own_workspace=own, isolated=self.sandbox != "external")
         enforcer = BudgetEnforcer(plan.limits, plan.prices, parent=self.batch, clock=self.clock)
         llm = LLMClient(
             backend,
@@ -130,7 +133,10 @@ class Runner:
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
             actions = Actions(tools, reporter, Policy(state.approve), self.approver)
-            _drive(Run(state, llm, actions, strategy, reporter, turns), plan, workspace, context.written)
+            try:
+                _drive(Run(state, llm, actions, strategy, reporter, turns), plan, workspace, context.written)
+            finally:
+                state.sandbox = isolation.level
         except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
             self._last_words(plan, state, error)
             raise

@@ -17,7 +17,12 @@ from agent.sandbox.landlock import Landlock
 from agent.sandbox.probes import Probe, self_test
 
 Asked = Literal["auto", "bubblewrap", "landlock", "external"]
-MEND = "install bubblewrap (apt-get install bubblewrap), or, on a machine that is disposable, pass --sandbox external"
+MENDS: dict[Level, str] = {
+    "bubblewrap": "apt-get install bubblewrap; where it is installed, allow it to make namespaces (on Ubuntu, with an"
+    " AppArmor profile for bwrap)",
+    "landlock": "a Linux kernel of 5.13 or newer with landlock among its security modules (lsm=landlock,...)",
+}
+MEND = "install bubblewrap (apt-get install bubblewrap), or, on a machine that may be lost, pass --sandbox external"
 EXTERNAL_WARNING = (
     "programs are NOT isolated: --sandbox external says that this machine may be lost; they can read and change what"
     " you can, and use the network"
