@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -120,7 +121,9 @@ def new_run(
 
 def run_script(script: Backend | Script | Sequence[ScriptedReply | str], **more: Any) -> AgentState:
     """A finished run."""
-    return run_task(new_run(script, **more))
+    run = new_run(script, **more)
+    with closing(run.actions.tools):
+        return run_task(run)
 
 
 def _backend(script: Backend | Script | Sequence[ScriptedReply | str]) -> Backend:

@@ -41,7 +41,7 @@ class McpServer(_Form):
 
     `command` with `args`, `env` and `cwd` is a program spoken to over its pipes; `url` with `headers` is one over
     streamable HTTP. `effect` is that of its tools, unless `tools` says otherwise of one by the server's own name for
-    it. `timeout` bounds one call, in seconds.
+    it. `timeout` is how long it may take to be ready, to list its tools, and to answer a call, each, in seconds.
     """
 
     type: Literal["stdio", "http", "streamable-http"] | None = None

@@ -34,8 +34,6 @@ from pydantic import ValidationError
 from agent.tools.mcp.http import bounded_client
 from agent.tools.mcp.stdio import Heard, Program, spoken_to
 
-CONNECT_SECONDS = 30.0  # for the program to start and the two to agree on a version
-LIST_SECONDS = 30.0
 MAX_PAGES = 20
 _CLOSE_SECONDS = 5.0
 
@@ -85,7 +83,7 @@ class _Open:
 
 
 class Connection:
-    """A server, spoken to by one run. `seconds` bounds one call."""
+    """A server, spoken to by one run. `seconds` bounds each of: coming to stand, the list of its tools, a call."""
 
     def __init__(self, target: Program | Address, seconds: float) -> None:
         self._target = target
@@ -99,7 +97,7 @@ class Connection:
         Raises:
             ServerFailedError, RefusedError: it does not say so.
         """
-        return self._within(LIST_SECONDS, _listed)
+        return self._within(_listed)
 
     def call(self, name: str, arguments: dict[str, Any]) -> CallToolResult:
         """What a tool of the server gives. Its output schema is not looked at: the result is text for a model.
@@ -109,27 +107,27 @@ class Connection:
             RefusedError: it does not take the call.
         """
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
-        return self._within(self._seconds, lambda client: client.session.send_request(request, CallToolResult))
+        return self._within(lambda client: client.session.send_request(request, CallToolResult))
 
     def close(self) -> None:
         """End the connection and the program behind it. May be called again."""
         with self._lock:
             self._end()
 
-    def _within(self, seconds: float, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+    def _within(self, ask: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """One exchange. Whatever goes wrong but the server's refusal ends the connection."""
         with self._lock:
             connection = self._open or self._connect()
             future: Future[T] = connection.portal.start_task_soon(ask, connection.client)
             try:
-                return future.result(seconds)
+                return future.result(self._seconds)
             except MCPError as error:
                 if error.code not in (CONNECTION_CLOSED, REQUEST_TIMEOUT):
                     raise RefusedError(error.message) from None
                 raise self._failed("it closed the connection") from None
             except NotDoneError:
                 future.cancel()
-                raise self._failed(f"it gave no answer within {seconds:g} seconds") from None
+                raise self._failed(f"it gave no answer within {self._seconds:g} seconds") from None
             except ValidationError:
                 raise self._failed("its answer is not of the protocol's form") from None
             except _BROKEN as error:
@@ -151,9 +149,9 @@ class Connection:
             served = portal.start_task_soon(self._serve, heard, ready)
             served.add_done_callback(lambda ended: _end_waiting(ready, ended))
             try:
-                client, leave = ready.result(CONNECT_SECONDS)
+                client, leave = ready.result(self._seconds)
             except NotDoneError:
-                message = f"it was not ready within {CONNECT_SECONDS:g} seconds"
+                message = f"it was not ready within {self._seconds:g} seconds"
                 raise ServerFailedError(heard.fault or message, heard.last_words()) from None
             except Exception as error:
                 raise ServerFailedError(heard.fault or _why(error), heard.last_words()) from error
