@@ -8,7 +8,7 @@ from agent.strategies.keyword_router import KeywordRouter
 from agent.tools.base import ToolContext
 from agent.tools.registry import ToolRegistry, toolset
 
-ROUTER = KeywordRouter(ToolRegistry(toolset("core,fs"), ToolContext()))
+ROUTER = KeywordRouter(ToolRegistry(toolset("core,fs,code"), ToolContext()))
 
 
 @pytest.mark.parametrize(
@@ -38,6 +38,9 @@ ROUTER = KeywordRouter(ToolRegistry(toolset("core,fs"), ToolContext()))
         ("Rename a.txt to b.txt", "manage_path"),
         ("Which files mention the word invoice?", "search"),
         ("Search the files for TODO", "search"),
+        ("Where in the code is the budget reserved?", "search_codebase"),
+        ("Find where the budget is reserved and explain it", "search_codebase"),
+        ("Search the codebase for parse_rules", "search_codebase"),
     ],
 )
 def test_a_plain_request_finds_its_tool(message: str, tool: str) -> None:

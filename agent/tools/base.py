@@ -11,6 +11,7 @@ from typing import ClassVar, Generic, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict
 
 from agent.egress.fetch import Reach
+from agent.sandbox.ladder import Isolation
 
 Effect = Literal["read", "write", "execute", "network"]
 
@@ -49,7 +50,8 @@ class ToolContext:
     `corpus` is a folder of text files that web_search reads instead of the network. `now` is the time that clock tells,
     with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
     none), `persons_folder` whether it is a person's own and not one made for the run, and `written` takes the paths in
-    it that tools have written. `secrets` are taken out of results, and sent nowhere.
+    it that tools have written. `isolation` gives the sandbox for programs. `secrets` are taken out of results, and sent
+    nowhere.
 
     Raises:
         ValueError: a time without a zone, or a relative workspace; a bug of ours.
@@ -62,6 +64,7 @@ class ToolContext:
     workspace: Path | None = None
     persons_folder: bool = False
     written: list[str] = field(default_factory=list, compare=False)
+    isolation: Isolation = field(default_factory=Isolation, compare=False)
     web: WebAccess = field(default_factory=WebAccess)
 
     def __post_init__(self) -> None:

@@ -27,6 +27,7 @@ from agent.tools.manage_path import ManagePath
 from agent.tools.read_file import ReadFile
 from agent.tools.read_file_chunk import ReadFileChunk
 from agent.tools.search import Search
+from agent.tools.search_codebase import SearchCodebase
 from agent.tools.web_search import WebSearch
 from agent.tools.write_file import WriteFile
 
@@ -35,6 +36,7 @@ AnyTool = Tool[Any]
 TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
     "core": (WebSearch, CalculateMath, ExecuteCode, Clock),
     "fs": (ListDirectory, ReadFile, ReadFileChunk, WriteFile, ManagePath, Search),
+    "code": (SearchCodebase,),
 }
 
 # What makes the tools of a toolset that is found when it is asked for, by what stands before the colon of its name.
