@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from dotenv import dotenv_values
-from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic import Field, PrivateAttr, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from agent.budget import Limits, Prices
@@ -19,6 +19,8 @@ from agent.state import Sampling
 
 BackendName = Literal["auto", "ollama", "openai", "embedded", "scripted"]
 MICRO = 1_000_000
+SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")  # in the name of a variable
+MIN_OTHERS_SECRET_CHARS = 8  # a shorter value of such a name is a switch or a number
 EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 # What a program needs to be found, to find its files, and to speak the person's language.
@@ -55,9 +57,14 @@ class Settings(BaseSettings):
     workspace_dir: Path | None = None
     keep_workspaces: bool = False
     sandbox: Literal["auto", "bubblewrap", "landlock", "external"] = "auto"
-    search_provider: Literal["auto", "ddgs", "corpus"] = "auto"
+    search_provider: Literal["auto", "ddgs", "searxng", "corpus"] = "auto"
+    searxng_url: str | None = None
+    search_api_key: SecretStr | None = None
+    weather_base_url: str = "https://wttr.in"
+    intranet_hosts: str = ""
     mcp_config: Path = Path("mcp.json")
     traces_dir: Path = Path("traces")
+    _others_secrets: tuple[str, ...] = PrivateAttr(())
 
     @field_validator("max_cost_usd", "max_batch_cost_usd", "price_prompt_per_1k", "price_completion_per_1k")
     @classmethod
@@ -82,9 +89,12 @@ class Settings(BaseSettings):
         return self
 
     def secret_values(self) -> tuple[str, ...]:
-        """Every secret that is set, to be kept out of traces, logs and prompts."""
-        values = (getattr(self, name) for name in type(self).model_fields)
-        return tuple(value.get_secret_value() for value in values if isinstance(value, SecretStr))
+        """Every secret that is set, to be kept out of traces, logs and prompts: our own, and other programs' by their
+        names. What stands in another setting (a model's name) is none."""
+        values = [getattr(self, name) for name in type(self).model_fields]
+        own = [value.get_secret_value() for value in values if isinstance(value, SecretStr)]
+        plain = {str(value) for value in values if not isinstance(value, SecretStr)}
+        return tuple(dict.fromkeys([*own, *(value for value in self._others_secrets if value not in plain)]))
 
     def limits(self) -> Limits:
         """The caps of one run."""
@@ -140,7 +150,9 @@ def load_settings(env_file: Path | None = None, **overrides: Any) -> Settings:
         raise UsageError(f"{path}: is no file; settings are UTF-8 lines of NAME=value")
     try:
         _refuse_misspelt(path)
-        return Settings(_env_file=path if path.is_file() else None, **given)
+        settings = Settings(_env_file=path if path.is_file() else None, **given)
+        settings._others_secrets = _others_secrets(path)
+        return settings
     except ValidationError as error:
         raise UsageError(_one_line(error)) from None
     except (UnicodeDecodeError, OSError) as error:
@@ -154,6 +166,15 @@ def _refuse_misspelt(path: Path) -> None:
         near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.8)
         if near and name.upper() not in known:
             raise UsageError(f"{path}: unknown setting {name:.60}; did you mean {near[0]}?")
+
+
+def _others_secrets(path: Path) -> tuple[str, ...]:
+    """The values that the environment and `.env` give to names of secrets that are none of our settings."""
+    known = {name.upper() for name in Settings.model_fields}
+    in_file = dotenv_values(path) if path.is_file() else {}
+    named = [item for item in (*os.environ.items(), *in_file.items()) if item[0].upper() not in known]
+    secret = [value for name, value in named if value and any(word in name.upper() for word in SECRET_WORDS)]
+    return tuple(value for value in secret if len(value) >= MIN_OTHERS_SECRET_CHARS)
 
 
 def _one_line(error: ValidationError) -> str:

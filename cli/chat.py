@@ -107,8 +107,11 @@ def chat(args: Namespace) -> int:
     plan = replace(plan_task(settings, "", parse_rules(args.approve or ())), evidence=False)
     reporter = ChatReporter(make_console(sys.stdout, color=not args.no_color), plan.limits.record())
     person = Person(reporter.console)
-    keep_log(settings.traces_dir)
-    with TraceStore(settings.traces_dir) as store, backends(settings, [plan], reporter.notice) as backend_for:
+    keep_log(settings.traces_dir, settings.secret_values())
+    with (
+        TraceStore(settings.traces_dir, settings.secret_values()) as store,
+        backends(settings, [plan], reporter.notice) as backend_for,
+    ):
         turns = _turns(opening, _line_reader(reporter.console), person, reporter)
         first = next(turns, None)
         if first is None:

@@ -5,13 +5,26 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from agent.redaction import redacted
 from cli.outcome import LOG_NAME
 
 
-def keep_log(folder: Path) -> None:
-    """Send what the runner logs to a file in `folder`; it is opened at its first line, when the folder is there."""
+class _Redacting(logging.Formatter):
+    """What a message and its traceback quote may hold anything."""
+
+    def __init__(self, secrets: tuple[str, ...]) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s")
+        self._secrets = secrets
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redacted(super().format(record), self._secrets)
+
+
+def keep_log(folder: Path, secrets: tuple[str, ...]) -> None:
+    """Send what the runner logs to a file in `folder`, without the secrets; it is opened at its first line, when the
+    folder is there."""
     log = logging.getLogger("shoestring")
     handler = logging.FileHandler(folder / LOG_NAME, encoding="utf-8", errors="backslashreplace", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(_Redacting(secrets))
     log.addHandler(handler)
     log.propagate = False

@@ -93,7 +93,7 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     plans = [plan for suite in suites for plan in plan_suite(settings, suite, **more)]
     batch = Batch(_batch_id(), settings, chosen(plans, args.only), args.jobs, Path(args.report))
     check_writable(batch.report)
-    keep_log(settings.traces_dir)
+    keep_log(settings.traces_dir, settings.secret_values())
     board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
     try:
         interrupted = _run(batch, board)
@@ -146,7 +146,8 @@ def _run(batch: Batch, board: Board) -> bool:
     """All runs of the batch; whether a person stopped it."""
     check_models(batch.settings, batch.plans, board.tell)
     purse, stopped = _purse(batch.settings), threading.Event()
-    with TraceStore(batch.settings.traces_dir) as store, store.begin_batch(batch.id), board.live():
+    secret_values = batch.settings.secret_values()
+    with TraceStore(batch.settings.traces_dir, secret_values) as store, store.begin_batch(batch.id), board.live():
         # Model by model, so that one at a time is loaded.
         for model in dict.fromkeys(plan.model for plan in batch.plans):
             if not stopped.is_set():

@@ -37,8 +37,11 @@ def one_task(args: Namespace) -> int:
     reporter = _reporter(args)
     can_ask = is_at_terminal() and not args.json
     person = Person(make_console(sys.stdout, color=not args.no_color))
-    keep_log(settings.traces_dir)
-    with TraceStore(settings.traces_dir) as store, backends(settings, [plan], reporter.notice) as backend_for:
+    keep_log(settings.traces_dir, settings.secret_values())
+    with (
+        TraceStore(settings.traces_dir, settings.secret_values()) as store,
+        backends(settings, [plan], reporter.notice) as backend_for,
+    ):
         finished = make_runner(settings, store, backend_for, person, can_ask=can_ask).run(plan, reporter)
     tell_end(finished, reporter)
     if args.json:

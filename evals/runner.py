@@ -20,6 +20,7 @@ from agent.guards.approvals import Policy, rules_of_run
 from agent.llm.backends.base import Backend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
+from agent.redaction import redacted
 from agent.reporter import Reporter
 from agent.sandbox.ladder import Asked, Isolation
 from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceRecord, content_hash
@@ -56,10 +57,11 @@ class RunCrashedError(Exception):
 class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
-    `batch` is the parent of every run's budget. `call_timeout_seconds` bounds one call in all. `approver` asks a
-    person about a call; None where there is nobody to ask. `sandbox` says what isolates the programs that models
-    write. `keep_workspaces` keeps those of runs that did not fail, too. `clock` measures the seconds that a run may
-    take; one that stands still while a person is asked does not charge the run for their time.
+    `secrets` come into no prompt and no trace. `batch` is the parent of every run's budget. `call_timeout_seconds`
+    bounds one call in all. `approver` asks a person about a call; None where there is nobody to ask. `sandbox` says
+    what isolates the programs that models write. `keep_workspaces` keeps those of runs that did not fail, too. `clock`
+    measures the seconds that a run may take; one that stands still while a person is asked does not charge the run for
+    their time.
     """
 
     store: TraceStore
@@ -132,9 +134,11 @@ class Runner:
         )
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
+            secrets=self.secrets,
             actions = Actions(tools, reporter, Policy(state.approve), self.approver)
             try:
-                _drive(Run(state, llm, actions, strategy, reporter, turns), plan, workspace, context.written)
+                follow_ups = (redacted(turn, self.secrets) for turn in turns)
+                _drive(Run(state, llm, actions, strategy, reporter, follow_ups), plan, workspace, context.written)
             finally:
                 state.sandbox = isolation.level
         except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
@@ -235,7 +239,7 @@ class Runner:
             case_id=plan.case.id if plan.case else None,
             case_hash=plan.case_hash,
             epoch=plan.epoch,
-            task=plan.task,
+            task=redacted(plan.task, self.secrets),
             strategy=plan.strategy,
             toolset=plan.toolset,
             tools=list(tools.names),

@@ -59,11 +59,12 @@ Statement = tuple[str, tuple[object, ...]]
 class TraceStore:
     """The traces folder: a Journal for budgets, and the writer of traces. Safe to share between threads.
 
-    Several processes may use one folder; only one of them may hold a batch.
+    Several processes may use one folder; only one of them may hold a batch. `secrets` stand in no trace.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, secrets: tuple[str, ...] = ()) -> None:
         self.folder = folder
+        self._secrets = secrets
         self._store = folder / STORE_NAME
         self._lock = threading.Lock()
         self._db: sqlite3.Connection | None = None
@@ -165,13 +166,13 @@ class TraceStore:
         make_folder(self.folder)
         with disk_errors(self.folder):
             try:
-                path = write_trace(self.folder, state)
+                path = write_trace(self.folder, state, self._secrets)
             except OSError as error:
                 if not is_disk_full(error, self.folder):
                     raise
                 self._full = True
                 free_reserve(self.folder)
-                path = write_trace(self.folder, state)
+                path = write_trace(self.folder, state, self._secrets)
         with self._lock:
             self._traces[state.run_id] = path.name
         return path

@@ -10,15 +10,16 @@ import hashlib
 import json
 import os
 import re
-import secrets
 from collections.abc import Iterable
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, NoReturn
 
 from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from agent.errors import UsageError
+from agent.redaction import redacted
 from agent.state import SCHEMA_VERSION, AgentState
 
 MAX_TRACE_BYTES = 256 * 1024 * 1024  # far above any run; a larger file is something else
@@ -36,8 +37,8 @@ def trace_name(state: AgentState) -> str:
     return f"{slug(state.case_id or state.task)}-{slug(state.strategy, 20)}-{run}.json"
 
 
-def dump(state: AgentState) -> bytes:
-    """The bytes of a trace: ASCII, and never NaN or infinity."""
+def dump(state: AgentState, secrets: tuple[str, ...] = ()) -> bytes:
+    """The bytes of a trace: ASCII, never NaN or infinity, and without the secrets."""
     try:
         text = state.model_dump_json(ensure_ascii=True)
     except PydanticSerializationError:
@@ -45,19 +46,33 @@ def dump(state: AgentState) -> bytes:
         # becomes null, as it does there.
         plain = json.loads(json.dumps(state.model_dump()), parse_constant=lambda _: None)
         text = json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
+    if redacted(text, secrets) != text:  # rare: what comes into a run leaves them outside already
+        clean = _without(json.loads(text), secrets)
+        text = json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.encode("ascii") + b"\n"
 
 
-def write_trace(folder: Path, state: AgentState) -> Path:
+def _without(value: Any, secrets: tuple[str, ...]) -> Any:
+    """A JSON value with the secrets taken out of all its texts, the names of fields among them."""
+    if isinstance(value, str):
+        return redacted(value, secrets)
+    if isinstance(value, list):
+        return [_without(item, secrets) for item in value]
+    if isinstance(value, dict):
+        return {redacted(name, secrets): _without(item, secrets) for name, item in value.items()}
+    return value
+
+
+def write_trace(folder: Path, state: AgentState, secrets: tuple[str, ...] = ()) -> Path:
     """Write a run's trace so that after a crash or a full disk there is either all of it or what stood there before.
 
     Raises:
         OSError: as the system gave it; the temporary file is gone then.
     """
     path = folder / trace_name(state)
-    temporary = folder / f".{path.stem}.{secrets.token_hex(4)}.tmp"
+    temporary = folder / f".{path.stem}.{token_hex(4)}.tmp"
     try:
-        _write_synced(temporary, dump(state))
+        _write_synced(temporary, dump(state, secrets))
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)

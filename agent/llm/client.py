@@ -22,6 +22,7 @@ from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
 from agent.llm.replies import Reply, read_reply, read_thinking
 from agent.prompts.budget_line import BudgetLeft
+from agent.redaction import redacted
 from agent.reporter import Reporter
 from agent.state import AgentState, LLMCall, Message, Purpose, Timing, content_hash
 
@@ -58,9 +59,12 @@ class Ask:
 
 
 class LLMClient:
-    """One run's door. It appends to `state.calls` and `state.ledger`; `step` says which step is asking."""
+    """One run's door. It appends to `state.calls` and `state.ledger`; `step` says which step is asking.
 
-    def __init__(
+    `secrets` are taken out of a reply before anything of it is read or kept.
+    """
+
+    def __init__(  # noqa: PLR0913  the parts of a run, each by its name
         self,
         backend: Backend,
         enforcer: BudgetEnforcer,
@@ -71,6 +75,7 @@ class LLMClient:
         call_timeout_seconds: float = 120.0,
         cancelled: threading.Event | None = None,
         sleep: Callable[[float], None] = time.sleep,
+        secrets: tuple[str, ...] = (),
     ) -> None:
         self._backend = backend
         self._enforcer = enforcer
@@ -80,6 +85,7 @@ class LLMClient:
         self._call_timeout_seconds = call_timeout_seconds
         self._cancelled = cancelled or threading.Event()
         self._sleep = sleep
+        self._secrets = secrets
         self._history = History()
         self._hashes: dict[int, tuple[Any, str]] = {}
         self.step = 0
@@ -235,7 +241,8 @@ class LLMClient:
     def _send(self, request: ChatRequest, reservation: Reservation, call: LLMCall) -> RawReply:
         started = time.perf_counter()
         try:
-            return self._backend.send(request, self._reporter.text if request.stream else None)
+            raw = self._backend.send(request, self._reporter.text if request.stream else None)
+            return replace(raw, body=redacted(raw.body, self._secrets))
         except NotSentError as error:
             self._give_back(reservation, call, error)
             raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 import threading
 import time
@@ -14,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.errors import UsageError
-from agent.redaction import redacted
+from agent.redaction import holds_secret, redacted
 from agent.state import ToolCall, ToolResult, content_hash
 from agent.tools.base import Effect, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.calculate_math import CalculateMath
@@ -175,6 +176,7 @@ class ToolRegistry:
             return ToolResult(
                 success=False,
                 error=shown,
+            self._refuse_secrets(checked)
                 error_type=error.error_type,
                 seconds=time.monotonic() - started,
                 truncated=cut,
@@ -194,6 +196,13 @@ class ToolRegistry:
         if isinstance(result, Excerpt):
             return _cut(text, checked.tool.max_chars, result.whole), True
         if len(text) <= checked.tool.max_chars:
+    def _refuse_secrets(self, checked: CheckedCall) -> None:
+        """A call that would send a secret of the settings away is not made."""
+        leaves = checked.tool.effect == "network" or not checked.tool.contained
+        arguments = json.dumps(checked.call.arguments, ensure_ascii=False)
+        if leaves and holds_secret(arguments, self._context.secrets):
+            raise ToolError("secret_in_request", "The call holds a secret of the settings, and was not made.")
+
             return text, False
         return _cut(text, checked.tool.max_chars, f"{len(text):,} characters"), True
 
