@@ -170,13 +170,13 @@ class ToolRegistry:
         """
         started = time.monotonic()
         try:
+            self._refuse_secrets(checked)
             result = self._call(checked)
         except ToolError as error:
             shown, cut = self._shown(str(error), checked)
             return ToolResult(
                 success=False,
                 error=shown,
-            self._refuse_secrets(checked)
                 error_type=error.error_type,
                 seconds=time.monotonic() - started,
                 truncated=cut,
