@@ -190,12 +190,6 @@ class ToolRegistry:
             for tool in self._tools.values():
                 stack.callback(tool.close)
 
-    def _shown(self, result: str | Excerpt, checked: CheckedCall) -> tuple[str, bool]:
-        """The result without secrets and within its tool's size, and whether something was left out."""
-        text = redacted(result.text if isinstance(result, Excerpt) else result, self._context.secrets)
-        if isinstance(result, Excerpt):
-            return _cut(text, checked.tool.max_chars, result.whole), True
-        if len(text) <= checked.tool.max_chars:
     def _refuse_secrets(self, checked: CheckedCall) -> None:
         """A call that would send a secret of the settings away is not made."""
         leaves = checked.tool.effect == "network" or not checked.tool.contained
@@ -203,6 +197,12 @@ class ToolRegistry:
         if leaves and holds_secret(arguments, self._context.secrets):
             raise ToolError("secret_in_request", "The call holds a secret of the settings, and was not made.")
 
+    def _shown(self, result: str | Excerpt, checked: CheckedCall) -> tuple[str, bool]:
+        """The result without secrets and within its tool's size, and whether something was left out."""
+        text = redacted(result.text if isinstance(result, Excerpt) else result, self._context.secrets)
+        if isinstance(result, Excerpt):
+            return _cut(text, checked.tool.max_chars, result.whole), True
+        if len(text) <= checked.tool.max_chars:
             return text, False
         return _cut(text, checked.tool.max_chars, f"{len(text):,} characters"), True
 
