@@ -158,7 +158,17 @@ def described(version: object = "0.32.15", **show: object) -> ModelInfo:
 
 @pytest.mark.parametrize(
     ("told", "tools"),
-    [(["completion", "tools"], True), (["completion"], False), ([], None), (None, None), ("tools", None)],
+    [
+        (["completion", "tools"], True),
+        (["completion"], False),
+        ([], None),
+        (None, None),
+        ("tools", None),
+        ({"tools": True}, None),
+        ([1, 2], None),
+        ([["tools"]], None),
+        (["completion", None], None),
+    ],
 )
 def test_whether_a_model_calls_tools_is_what_the_server_says(told: object, tools: bool | None) -> None:
     assert described(capabilities=told).tools is tools

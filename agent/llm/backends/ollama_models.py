@@ -44,9 +44,9 @@ def context_window(show: dict[str, Any]) -> int | None:
 
 
 def capabilities(answer: dict[str, Any]) -> tuple[str, ...]:
-    """What the model can do, out of `/api/show` or an entry of `/api/tags`; none where it is not told."""
+    """What the model can do, out of `/api/show` or an entry of `/api/tags`; none where it is not told in words."""
     told = answer.get("capabilities")
-    return tuple(map(str, told)) if isinstance(told, list) else ()
+    return tuple(told) if isinstance(told, list) and all(isinstance(word, str) for word in told) else ()
 
 
 def _model(entry: dict[str, Any]) -> LocalModel:
