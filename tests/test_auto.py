@@ -101,6 +101,33 @@ def test_a_server_that_refuses_the_tools_was_asked_and_paid_and_the_run_goes_on(
     assert state.steps[0].calls == [0, 1, 2]
 
 
+@pytest.mark.parametrize("tools", [None, True])
+def test_what_a_refused_call_is_charged_is_not_taken_for_the_price_of_a_call(tools: bool | None) -> None:
+    state = run([REFUSES_TOOLS, *CASCADE], tools=tools)
+    charged = state.ledger[0].settled_microusd
+    assert (200_000 - charged) // charged <= 2, "at this price the budget would not pay for the cascade"
+    assert [call.phase for call in state.calls] == ["turn", "route", "extract", "answer"]
+    assert (state.status, state.answer) == ("completed", "It is 42.")
+    assert [event.guard for step in state.steps for event in step.guards] == []
+
+
+def test_tools_that_the_server_refuses_later_are_done_without_from_then_on() -> None:
+    heard = NoticeReporter()
+    server = ToolServer([math("6*7"), REFUSES_TOOLS, json.dumps({"tool": "none", "enough": True}), "It is 42."])
+    state = run_task(new_run(server, strategy_name="auto", evidence=False, reporter=heard, task=SUM))
+    assert verify(state) == []
+    assert (state.status, state.answer, state.error) == ("completed", "It is 42.", None)
+    assert chosen(state) == ("pipeline", "the server refused the tools, which it took before")
+    assert [call.phase for call in state.calls] == ["turn", "turn", "route", "answer"]
+    assert [call.name for step in state.steps for call in step.actions] == ["calculate_math"]
+    assert "42" in server.requests[-1].messages[-1].content, "what native found is told"
+    assert [notice.split(":")[1].strip() for notice in heard.notices if notice.startswith("auto: ")] == [
+        "native",
+        "pipeline",
+    ]
+    assert not any("--strategy" in notice for notice in heard.notices)
+
+
 def test_no_call_in_the_probe_though_the_words_name_a_tool_leads_to_pipeline() -> None:
     state = run(["It must be about 40.", *CASCADE], tools=None)
     assert chosen(state) == (

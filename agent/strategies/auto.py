@@ -1,7 +1,8 @@
 """auto: native where the model can call tools, pipeline where it cannot.
 
 What the server says costs nothing and is asked first. Where it says nothing, the first native call doubles as the
-probe. A server that refuses the tools all the same has been asked and paid for, and the run goes on without them.
+probe. A server that refuses the tools all the same, at once or later, has been asked and paid for; the run goes on
+without them, and pipeline begins with the steps that there are.
 """
 
 from __future__ import annotations
@@ -35,22 +36,27 @@ class Auto:
         """The chosen strategy's decision; before there is one, the choice is made first."""
         if self._strategy is None and state.model.tools is False:
             self._choose(self._pipeline, "the server says that this model cannot call tools")
-        if self._strategy is not None:
-            return self._with_choice(_decided(self._strategy, state, llm, answer_only=answer_only))
-        decision = self._first_native(state, llm, answer_only=answer_only)
+        decision = None
+        if self._strategy is not self._pipeline:
+            decision = self._natively(state, llm, answer_only=answer_only)
         if decision is None:
             decision = _decided(self._pipeline, state, llm, answer_only=answer_only)
         return self._with_choice(decision)
 
-    def _first_native(self, state: AgentState, llm: LLMClient, *, answer_only: bool) -> Decision | None:
-        """What the first native call led to, and the choice that follows from it; None where pipeline is to decide."""
+    def _natively(self, state: AgentState, llm: LLMClient, *, answer_only: bool) -> Decision | None:
+        """native's decision, which the first time leads to the choice; None where pipeline is to decide instead."""
         try:
             decision = self._native.decide(state, llm, answer_only=answer_only)
         except BackendError as error:
             if error.error_type != "tools_unsupported":
                 raise
-            self._choose(self._pipeline, "the server refused the tools")
+            took_them = ", which it took before" if self._strategy is not None else ""
+            self._choose(self._pipeline, f"the server refused the tools{took_them}")
             return None
+        return decision if self._strategy is not None else self._after_probe(decision, state, answer_only=answer_only)
+
+    def _after_probe(self, decision: Decision, state: AgentState, *, answer_only: bool) -> Decision | None:
+        """The choice that follows from native's first decision; None where pipeline's is to take its place."""
         named = self._keywords.route(state.turn_text)
         if state.model.tools:
             self._choose(self._native, "the server says that this model can call tools")

@@ -20,8 +20,8 @@ class Decision:
     With `in_order` the actions build on each other: the first that fails stops the rest, and an answer beside them
     stands only if all succeeded. `refused` says what of the reply cannot be used: single calls, or, where the strategy
     has more to tell than an error can, all of it. `events` tell what the strategy itself did on the way (a fallback, a
-    fast path); `tool_faults` what happened to tool calls that were saved all the same. `chosen` is set once, by a
-    strategy that picks another.
+    fast path); `tool_faults` what happened to tool calls that were saved all the same. `chosen` is set by a
+    strategy that picks another, and again where it has to pick anew.
     """
 
     actions: list[ToolCall] = field(default_factory=list)

@@ -56,11 +56,25 @@ def payable_calls(state: AgentState, left: BudgetLeft) -> int | None:
 
     An estimate to plan with: what a call may cost at most is for the client to judge.
     """
-    dearest = max((entry.settled_microusd for entry in state.ledger), default=0)
+    dearest = max(_prices(state), default=0)
     if left.microusd_left is None or not dearest:
         return left.calls_left
     by_money = left.microusd_left // dearest
     return by_money if left.calls_left is None else min(left.calls_left, by_money)
+
+
+def _prices(state: AgentState) -> list[int]:
+    """What the calls cost that a reply came to: as counted, or, from a server that never counts, as reserved.
+
+    A call that the server refused or broke off was charged all that it might have cost, which says nothing of others.
+    """
+    replied = [
+        entry
+        for entry, call in zip(state.ledger, state.calls, strict=True)
+        if call.error is None or call.error.fault == "model"
+    ]
+    counted = [entry.settled_microusd for entry in replied if entry.settled_as == "counted"]
+    return counted or [entry.settled_microusd for entry in replied]
 
 
 def _schema(choices: Iterable[str]) -> dict[str, Any]:
