@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from agent.config import Settings
 from agent.errors import BackendError, UsageError
 from agent.llm.backends.base import Backend
-from agent.sandbox.ladder import EXTERNAL_WARNING, MEND, MENDS, tested
+from agent.sandbox.ladder import EXTERNAL_WARNING, MEND, MENDS, tried
 from agent.tools.base import ToolError
 from agent.tools.web_search import search_live
 from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
@@ -173,7 +173,7 @@ def check_sandbox(settings: Settings) -> Iterator[Check]:
     if settings.sandbox == "external":
         yield Check("sandbox", True, f"external: {EXTERNAL_WARNING}")
         return
-    found = tested(settings.sandbox)
+    found = tried(settings.sandbox)
     usable = next((rung.level for rung in found if rung.sandbox is not None), None)
     if usable is None:
         yield Check("sandbox", False, "no program can be run: none passed its self-test", MEND, optional=True)

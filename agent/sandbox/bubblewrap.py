@@ -22,12 +22,13 @@ from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
 from agent.sandbox.watched import Launch, watch
 
+WHERE = f"{PATH}:/usr/local/bin"  # its own programs are looked for
 _TMP = "/tmp"  # noqa: S108 the program's own
 _TMP_BYTES, _SHM_BYTES = 32 * MIB, 16 * MIB
 _NEW_USER = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL")
 # Root: just what setpriv needs to give up the rest.
 _AS_ROOT = ("--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", "--cap-add", "CAP_SETPCAP")
-_WALLS = (
+WALLS = (
     *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
     *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
 )
@@ -71,7 +72,7 @@ class Bubblewrap:
             rules = stack.enter_context(sealed(seccomp_filter(Rules())))
             source = stack.enter_context(sealed(command.source))
             given = ("--perms", "0644", "--ro-bind-data", str(source), SHOWN_SOURCE)
-            options = [*_WALLS, *self._user_options(user), *given, *_files(command), *_variables(command)]
+            options = [*WALLS, *self._user_options(user), *given, *_files(command), *_variables(command)]
             listed = b"".join(os.fsencode(option) + b"\0" for option in (*options, "--seccomp", str(rules)))
             handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
             inner = (*self._drop(user), *self._limited(command, user), "/bin/sh", "-c", _OBSERVED, "sh", *command.argv)
@@ -128,7 +129,7 @@ def _variables(command: Command) -> Iterator[str]:
 
 
 def _found(name: str) -> str:
-    path = shutil.which(name, path=f"{PATH}:/usr/local/bin")
+    path = shutil.which(name, path=WHERE)
     if path is None:
         raise SandboxError("no_sandbox", f"{name} is not installed")
     return path

@@ -74,7 +74,7 @@ class Isolation:
         """
         if self.asked == "external":
             return External()
-        found = tested(self.asked)
+        found = tried(self.asked)
         usable = next((rung for rung in found if rung.sandbox is not None), None)
         if usable is None or usable.sandbox is None:
             reasons = "; ".join(f"{rung.level}: {rung.why}" for rung in found)
@@ -88,7 +88,7 @@ class Isolation:
         return usable.sandbox
 
 
-def tested(asked: Asked) -> list[Tested]:
+def tried(asked: Asked) -> list[Tested]:
     """The rungs that would do, in their order, up to the first that passes. `external` has none."""
     found: list[Tested] = []
     for rung in _RUNGS.get(asked, ()):

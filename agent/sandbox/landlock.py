@@ -8,12 +8,10 @@ it runs as, changes of a file's mode, owner or times are not made though it is t
 
 from __future__ import annotations
 
-import base64
-import json
+import marshal
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -25,7 +23,7 @@ from agent.errors import StoreError
 from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
-from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
+from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES, base_python
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
 from agent.sandbox.watched import Launch, watch
@@ -76,7 +74,7 @@ class Landlock:
             plan = {
                 "landlocked": True,
                 "user": user.uid if user.is_other else None,
-                "filter": base64.b64encode(seccomp_filter(rules)).decode(),
+                "filter": seccomp_filter(rules),
                 "readable": [str(path) for path in (*readable, *command.readable)],
                 "writable": [str(path) for path in writable],
                 "devices": _DEVICES,
@@ -117,7 +115,7 @@ def launched(command: Command, walls: dict[str, Any], user: Borrower, work: Fold
         "folder": str(work.folder),
         "limits": kernel_limits(command.limits, user),
     }
-    with sealed(json.dumps(plan).encode()) as handle:
+    with sealed(marshal.dumps(plan)) as handle:
         argv = launcher(str(handle))
         watched = (work.tmp,) if command.read_only else (work.folder, work.tmp)
         done = watch(Launch(argv, {"PATH": PATH}, (handle,), watched, ends_when_told=True), command)
@@ -126,7 +124,7 @@ def launched(command: Command, walls: dict[str, Any], user: Borrower, work: Fold
 
 def launcher(argument: str) -> tuple[str, ...]:
     """The command line of the launcher."""
-    return (sys.executable, "-I", "-S", "-B", str(LAUNCHER), argument)
+    return (str(base_python()), "-I", "-S", "-B", str(LAUNCHER), argument)
 
 
 @contextmanager

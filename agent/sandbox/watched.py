@@ -12,6 +12,7 @@ import select
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -99,6 +100,8 @@ class _Launcher:
 
     def end(self) -> None:
         """End all that was started. It has ended when this returns."""
+        if self.process.returncode is not None:
+            return
         if self._ends_when_told:
             self.process.terminate()
         else:
@@ -108,15 +111,23 @@ class _Launcher:
                     signal.pidfd_send_signal(handle, signal.SIGKILL)
             if not self._children:  # not begun yet: its child dies with it
                 self.process.kill()
+        self._wait()
+        for handle in self._children:  # a launcher that was killed from within does not wait for them
+            _await(handle, _END_SECONDS)
+
+    def _wait(self) -> None:
+        """Wait for the launcher itself, and kill one that does not end as it should."""
         try:
-            self.process.wait(_END_SECONDS)
+            if sys.platform == "linux":  # Popen's own wait with a limit sleeps between looks
+                handle = os.pidfd_open(self.process.pid)
+                try:
+                    _await(handle, _END_SECONDS)
+                finally:
+                    os.close(handle)
+            self.process.wait(0 if sys.platform == "linux" else _END_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        for handle in self._children:  # a launcher that was killed from within does not wait for them
-            gone = select.poll()
-            gone.register(handle, select.POLLIN)
-            gone.poll(_END_SECONDS * 1000)
 
 
 @dataclass
@@ -205,6 +216,13 @@ class _Watch:
         return any(
             free_bytes(folder) < first // 2 for folder, first in zip(self.folders, self._free_at_first, strict=True)
         )
+
+
+def _await(process: int, seconds: float) -> None:
+    """Wait until the process of a handle has ended, and no longer than this."""
+    ended = select.poll()
+    ended.register(process, select.POLLIN)
+    ended.poll(seconds * 1000)
 
 
 def _read(pipe: int, into: bytearray, most: int) -> bool:
