@@ -64,8 +64,8 @@ class SearchCodebase(Tool[SearchCodebaseParams]):
     effect = "read"
     self_timed = True
     keywords = (
-        *("codebase", "search the codebase", "source code", "in the code", "the repository", "where in the code", "which function"),
-        *("where is it defined", "defined in the code", "find where", "grep"),
+        *("codebase", "search the codebase", "source code", "in the code", "the repository", "where in the code"),
+        *("which function", "where is it defined", "defined in the code", "find where", "grep"),
     )
     params = SearchCodebaseParams
 
