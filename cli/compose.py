@@ -10,11 +10,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from agent.config import Settings, load_settings
+from agent.egress.fetch import Reach
+from agent.egress.intranet import Intranet
 from agent.errors import BackendError, UsageError
 from agent.llm.backends.base import Backend
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.backends.scripted import ScriptedBackend, load_script
+from agent.tools.base import WebAccess
+from agent.tools.fetching import persons_target
 from evals.disk import make_folder
 from evals.plan import Plan
 
@@ -54,7 +58,26 @@ def settings_of(args: Namespace) -> tuple[Settings, frozenset[str]]:
     settings = load_settings(**given)
     if "scripted_replies" in given and settings.llm_backend != "scripted":
         raise UsageError("--scripted names replies that are only played with --backend scripted; give both")
+    web_access(settings)  # what cannot be is said before anything is run
     return settings, frozenset(given)
+
+
+def web_access(settings: Settings) -> WebAccess:
+    """Where the tools of the web may go, as the settings say.
+
+    Raises:
+        UsageError: INTRANET_HOSTS cannot be read, or WEATHER_BASE_URL or SEARXNG_URL is no address.
+    """
+    persons_target("WEATHER_BASE_URL", settings.weather_base_url)
+    if settings.searxng_url is not None:
+        persons_target("SEARXNG_URL", settings.searxng_url)
+    key = settings.search_api_key
+    return WebAccess(
+        reach=Reach(Intranet.of(settings.intranet_hosts)),
+        weather_url=settings.weather_base_url,
+        searxng_url=settings.searxng_url,
+        search_api_key=key.get_secret_value() if key else None,
+    )
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from agent.errors import UsageError
 from agent.guards.approvals import parse_rules
 from agent.prompts.budget_line import usd
 from cli.board import Board
-from cli.compose import ROOT, backends, check_models, git_commit, settings_of, with_model
+from cli.compose import ROOT, backends, check_models, git_commit, settings_of, web_access, with_model
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -172,6 +172,7 @@ def _run_on(
             call_timeout_seconds=settings.call_timeout_seconds,
             search_provider=settings.search_provider,
             secrets=settings.secret_values(),
+            web=web_access(settings),
             batch_id=batch.id,
             batch=purse,
             git_commit=git_commit(),

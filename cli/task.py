@@ -10,7 +10,7 @@ from agent.config import Settings
 from agent.guards.approvals import parse_rules
 from agent.reporter import SilentReporter
 from agent.state import AgentState
-from cli.compose import BackendFor, backends, git_commit, settings_of
+from cli.compose import BackendFor, backends, git_commit, settings_of, web_access
 from cli.intake import read_task
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -59,6 +59,7 @@ def make_runner(
         call_timeout_seconds=settings.call_timeout_seconds,
         search_provider=settings.search_provider,
         secrets=settings.secret_values(),
+        web=web_access(settings),
         git_commit=git_commit(),
         approver=person.allows if can_ask else None,
         sandbox=settings.sandbox,

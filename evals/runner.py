@@ -25,7 +25,7 @@ from agent.reporter import Reporter
 from agent.sandbox.ladder import Asked, Isolation
 from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceRecord, content_hash
 from agent.strategies.registry import make_strategy
-from agent.tools.base import ToolContext
+from agent.tools.base import ToolContext, WebAccess
 from agent.tools.registry import AnyTool, ToolRegistry, toolset
 from evals.asserts import judge
 from evals.plan import Plan
@@ -69,6 +69,7 @@ class Runner:
     call_timeout_seconds: float = 120.0
     search_provider: str = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
+    web: WebAccess = field(default_factory=WebAccess)
     batch_id: str | None = None
     batch: BudgetEnforcer | None = None
     approver: Approver | None = None
@@ -114,6 +115,7 @@ class Runner:
             plan.now,
             workspace,
             persons_folder=plan.folder is not None,
+            web=self.web,
             isolation=isolation,
         )
         offered = _offered(plan)
@@ -131,10 +133,10 @@ class Runner:
             reporter=reporter,
             call_timeout_seconds=self.call_timeout_seconds,
             cancelled=self.cancelled,
+            secrets=self.secrets,
         )
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
-            secrets=self.secrets,
             actions = Actions(tools, reporter, Policy(state.approve), self.approver)
             try:
                 follow_ups = (redacted(turn, self.secrets) for turn in turns)

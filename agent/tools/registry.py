@@ -22,6 +22,9 @@ from agent.tools.calculate_math import CalculateMath
 from agent.tools.clock import Clock
 from agent.tools.declaration import checked_tool, derived_from
 from agent.tools.execute_code import ExecuteCode
+from agent.tools.fetch_url import FetchUrl
+from agent.tools.fetch_url_markdown import FetchUrlMarkdown
+from agent.tools.get_weather import GetWeather
 from agent.tools.json_schema import Schema, action_form, parameter_words, type_words, typed
 from agent.tools.list_directory import ListDirectory
 from agent.tools.manage_path import ManagePath
@@ -37,6 +40,7 @@ AnyTool = Tool[Any]
 TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
     "core": (WebSearch, CalculateMath, ExecuteCode, Clock),
     "fs": (ListDirectory, ReadFile, ReadFileChunk, WriteFile, ManagePath, Search),
+    "web": (FetchUrl, FetchUrlMarkdown, GetWeather),
     "code": (SearchCodebase,),
 }
 

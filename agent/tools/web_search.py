@@ -1,19 +1,23 @@
-"""web_search: a hermetic corpus where the run has one, else the live web through ddgs."""
+"""web_search: a hermetic corpus where the run has one, else a person's SearXNG server, else the web through ddgs."""
 
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import urlencode
 
-from pydantic import Field
+from pydantic import BaseModel, Field, ValidationError
 
+from agent.egress.fetch import Wanted
 from agent.errors import UsageError
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import Hit, clean, open_corpus, query_terms
+from agent.tools.fetching import fetched, reach_of
 
 MAX_RESULTS = 8
 MAX_SNIPPET = 300
 REGION = "us-en"
 ENGINE_TIMEOUT_SECONDS = 6  # of each of the engines that ddgs asks; the registry's limit is for all of them
+SEARXNG_SECONDS = 12.0
 _MAX_TITLE = 80
 _MAX_SOURCE = 120
 _WHOLE_DOCUMENT = 1000
@@ -44,19 +48,31 @@ class WebSearch(Tool[WebSearchParams]):
         """At most eight numbered lines, as many as fit.
 
         Raises:
-            ToolError: bad_args (no word in the query), empty, network or rate_limited.
-            UsageError: the corpus cannot be used.
+            ToolError: bad_args (no word in the query), empty, network or rate_limited; what keeps a SearXNG server
+                from being asked.
+            UsageError: the corpus, or a setting of the server, cannot be used.
         """
         if not query_terms(params.query):
             raise ToolError("bad_args", "The query holds no word to look for.")
-        hits = _corpus(params.query, context) if _hermetic(context) else search_live(params.query)
+        hits = _found(params.query, context)
         if not hits:
             raise ToolError("empty", "No results for that query. Try other or fewer words.")
         return _render(hits, self.max_chars)
 
 
-def _hermetic(context: ToolContext) -> bool:
-    return context.search_provider == "corpus" or (context.search_provider == "auto" and context.corpus is not None)
+def _found(query: str, context: ToolContext) -> list[Hit]:
+    provider = _provider(context)
+    if provider == "corpus":
+        return _corpus(query, context)
+    return search_searxng(query, context) if provider == "searxng" else search_live(query)
+
+
+def _provider(context: ToolContext) -> str:
+    if context.search_provider != "auto":
+        return context.search_provider
+    if context.corpus is not None:
+        return "corpus"
+    return "searxng" if context.web.searxng_url else "ddgs"
 
 
 def _corpus(query: str, context: ToolContext) -> list[Hit]:
@@ -87,9 +103,42 @@ def search_live(query: str) -> list[Hit]:
     return live_hits(rows)
 
 
+class _Row(BaseModel):
+    title: str | None = ""
+    url: str | None = ""
+    content: str | None = ""
+
+
+class _Rows(BaseModel):
+    results: list[_Row]
+
+
+def search_searxng(query: str, context: ToolContext) -> list[Hit]:
+    """Ask the person's SearXNG server, which has to offer JSON.
+
+    Raises:
+        ToolError: bad_reply, it is no such server; or what keeps it from being asked.
+        UsageError: there is no address of one, or it or its key cannot be used.
+    """
+    base, key = context.web.searxng_url, context.web.search_api_key
+    if not base:
+        raise UsageError("SEARCH_PROVIDER=searxng needs SEARXNG_URL; set it to the server's address")
+    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError("SEARCH_API_KEY holds characters that cannot stand in an HTTP header; copy it again")
+    reach = reach_of("SEARXNG_URL", base, context)
+    wanted = Wanted(("application/json",), SEARXNG_SECONDS, same_origin=True, bearer=key)
+    words = urlencode({"q": query, "format": "json"})
+    page = fetched(f"{base.rstrip('/')}/search?{words}", wanted, reach)
+    try:
+        rows = _Rows.model_validate_json(page.body).results[:MAX_RESULTS]
+    except ValidationError:
+        raise ToolError("bad_reply", "The search server's answer cannot be read. Go on without searching.") from None
+    return live_hits([{"title": row.title, "href": row.url, "body": row.content} for row in rows])
+
+
 def live_hits(rows: list[dict[str, Any]]) -> list[Hit]:
-    """What ddgs returned, cleaned: pages write whatever they like into their titles."""
-    texts = [{key: clean(str(row.get(key, ""))) for key in ("title", "href", "body")} for row in rows]
+    """What a search returned, cleaned: pages write whatever they like into their titles."""
+    texts = [{key: clean(str(row.get(key) or "")) for key in ("title", "href", "body")} for row in rows]
     return [Hit(text["title"], text["href"], text["body"]) for text in texts]
 
 
