@@ -23,16 +23,28 @@ _SIGNS = {
     "fence": r"```|~~~",
     "statement": rf"\b{_PATH} ?(?:[-+*/%&|^]|<<|>>|:)?= ?[^=;\s][^;]{{0,120}};|\b{_PATH}\([^()]{{0,120}}\) ?;",
     "call of a method": rf"\b{_NAME}\.{_NAME}\(",
-    "call of a function": rf"(?<![\w.])(?!{_MATHS}){_NAME}\((?:\)|[^()]{{0,80}}[0-9\"'.,=+*/_\[{{-][^()]{{0,80}}\))",
-    "definition": rf"\b(?:def|fn|func|function) {_NAME} ?\(|\b(?:class|struct|enum|interface|impl) {_NAME} ?[:({{]",
+    "call of a function": rf"(?<![\w.])(?!{_MATHS}){_NAME}"
+    r"\((?:\)|[^()]{0,80}[0-9\"'.,=+*/_\[{-][^()]{0,80}(?<!%)\))",
+    "definition": rf"\b(?:def|fn|func|(?<!the )(?<!a )function) {_PATH} ?\("
+    r"|(?:^|[:;`]) *(?:(?:public|abstract|export|final|static) ){0,3}(?:class|struct|enum|interface|impl)"
+    rf" {_NAME} ?[:({{]",
     "import": r"^ *import [\w.]+(?: as \w+)? ?;?$|^ *from [\w.]+ import |#include ?[<\"]|\} from ['\"]",
     "declaration": rf"\b(?:const|var|int|float|double|char|bool|auto|String) {_NAME} ?=[^=]",
     "assignment": rf"\b{_NAME_OF_CODE} ?[-+*/]?= ?\S|(?:^|[:`]) *[a-z]\w{{1,40}} = {_VALUE}",
     "marked assignment": r"`[^`]{0,80}\w ?= ?\w[^`]{0,80}`",
     "block": r"\) ?\{|\} ?else\b|\b(?:else|try|finally|do) ?\{|^ *(?:while|if|elif) .{0,80}(?:[<>]|==|True).{0,80}: *$",
-    "loop": r"\bfor \w{1,20} in (?:range|enumerate|zip|\w+\.|\[)|\bfor ?\([^()]{0,80};|\blambda \w{1,20}:",
-    "operator": r"\w ?(?:[-+*/%|&]=|[!=]==?) ?[\w\"'(\[]|\w ?(?:&&|\|\|) ?[\w!(]|\) ?=> ?|\w(?:->|::)\w|\w\+\+[;)]|:=",
-    "return": r"^ *return\b.{0,80}[;(\[*/+]",
+    "loop": r"\bfor \w{1,20} in (?:(?:range|enumerate|zip)\(|\w{1,40}\.\w|\[)|\bfor ?\([^()]{0,80};"
+    r"|\blambda \w{1,20}:",
+    # Prose borrows some of these (2 + 2 == 4, km->miles, (5 km) => miles, C++): they count beside what no prose has.
+    "operator": rf"\b{_NAME} ?[-+*/%|&]= ?[\w\"'(\[]|[\w\])] ?(?:&&|\|\|) ?[A-Za-z_!(]|:= ?[\w\"'(\[{{]"
+    rf"|\b(?!(?:[Cg]|[Nn]otepad)\+){_NAME}\+\+[;)]|[A-Za-z_]\w{{0,40}}::[A-Za-z_]",
+    "comparison": rf"(?:\b{_NAME_OF_CODE}|\]|\b{_NAME}\.{_NAME}|[A-Za-z][\"']) ?[!=]==? ?\S|\b{_PATH} ?[!=]== ?\S"
+    rf"|\S ?[!=]==? ?(?:{_NAME_OF_CODE}\b|[\"'\[]|True\b|False\b|None\b|null\b|true\b|false\b)"
+    r"|`[^`]{0,80}[A-Za-z_] ?[!=]==? ?[^`]{1,80}`",
+    "arrow": rf"\((?:{_NAME}(?:, ?{_NAME}){{0,6}})? ?\) ?=> ?(?:[{{(]|{_NAME}(?:[(\[]|\.\w| ?[-+*/] ?\w))"
+    rf"|\b{_NAME} ?=> ?\{{|(?:\$\w{{1,40}}|\bthis|\bself|\b{_NAME_OF_CODE})->\w"
+    rf"|\w->(?:{_NAME_OF_CODE}\b|{_NAME}(?:[(\[]|->{_NAME}\(|;$| ?[-+*/]?= ?\w))",
+    "return": r"^ *return (?!(?:the|me|my|an?|only|just|to|it|that|this)\b).{0,80}[;(\[*/+]",
     "query": r"\bSELECT\b.{1,120}\bFROM\b|\bINSERT INTO\b|\bCREATE TABLE\b|\bDELETE FROM\b",
     "markup": r"</[A-Za-z][\w-]{0,30}>|<[a-z][\w-]{0,30} [\w-]{1,30}=[\"']|^#!/|<\?php|\$\{\w+\}",
 }
