@@ -109,13 +109,13 @@ def _files(command: Command) -> Iterator[str]:
     yield from ("--perms", "0755", "--dir", "/etc")
     for path in SYSTEM_FILES:
         yield from ("--ro-bind-try", str(path), str(path))
-    for path in command.readable:
-        for parent in reversed(path.parents[:-1]):
-            yield from ("--perms", "0755", "--dir", str(parent))
-        yield from ("--ro-bind", str(path), str(path))
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", _TMP)
     yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 its own too
+    for path in command.readable:  # some may stand below those
+        for parent in reversed(path.parents[:-1]):
+            yield from ("--perms", "0755", "--dir", str(parent))
+        yield from ("--ro-bind", str(path), str(path))
     if command.workspace is None:
         yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", SHOWN_ROOT)
     else:

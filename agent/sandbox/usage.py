@@ -9,7 +9,7 @@ from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 512  # what st_blocks counts in
-MAX_ENTRIES = 20_000  # more files than this are as bad as too many bytes
+MAX_ENTRIES = 10_000  # more files than this are as bad as too many bytes
 
 
 def children(pid: int) -> list[int]:
