@@ -1,4 +1,7 @@
-"""Arithmetic in signs, written out in the one form in which it is given to calculate_math. Pure."""
+"""Arithmetic in signs, written out in the one form in which it is given to calculate_math. Pure.
+
+What is read differently by people, by calculators and by languages is refused: -5 ** 2, 2 ** 3 ** 2, -7 % 3, 2 * 7 % 4.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,20 @@ import re
 NUMBER = r"(?:[1-9][0-9]{0,2}(?:,[0-9]{3})+|[1-9][0-9]*|0)(?:\.[0-9]+)?|\.[0-9]+"
 _TOKEN = re.compile(rf" *((?:{NUMBER})(?![.,_]?[0-9])|\*\*|//|[-+*/%()]|sqrt) *")
 _OPERATORS = frozenset({"**", "//", "+", "-", "*", "/", "%"})
+_DIVIDES_WHOLE = frozenset({"//", "%"})
 
 
 def written_out(text: str) -> str:
     """The same expression with blanks around its operators, no others, and no commas in its numbers.
 
     Raises:
-        ValueError: it is not numbers with one operator between every two, parentheses and square roots.
+        ValueError: it is not numbers with one operator between every two, parentheses and square roots, or it may be
+            read in more ways than one.
     """
-    return _Reader(_tokens(text)).whole()
+    tokens = _tokens(text)
+    if "-" in tokens and not _DIVIDES_WHOLE.isdisjoint(tokens):
+        raise ValueError("a whole division, where something may be negative")
+    return _Reader(tokens).whole()
 
 
 def _tokens(text: str) -> list[str]:
@@ -48,9 +56,11 @@ class _Reader:
         return taken
 
     def _expression(self) -> str:
-        parts = [self._operand()]
+        parts, operators = [self._operand()], list[str]()
         while self._next in _OPERATORS:
-            parts += [self._take(), self._operand()]
+            operators.append(self._take())
+            parts += [operators[-1], self._operand()]
+        _refuse_ambiguous(parts[::2], operators)
         return " ".join(parts)
 
     def _operand(self) -> str:
@@ -63,13 +73,26 @@ class _Reader:
         if first != "sqrt":
             return _number(first)
         inner = self._take()
-        return "sqrt" + (self._in_parentheses() if inner == "(" else f"({_number(inner)})")
+        if inner == "(":
+            return "sqrt" + self._in_parentheses()
+        if self._next == "**":
+            raise ValueError("a root of a power, or a power of a root")
+        return f"sqrt({_number(inner)})"
 
     def _in_parentheses(self) -> str:
         inner = self._expression()
         if self._take() != ")":
             raise ValueError("not well formed")
         return f"({inner})"
+
+
+def _refuse_ambiguous(operands: list[str], operators: list[str]) -> None:
+    """Refuse what the order of operations that everybody learns does not settle."""
+    for place, operator in enumerate(operators):
+        if operator == "**" and (operands[place].startswith("-") or operators[place + 1 : place + 2] == ["**"]):
+            raise ValueError("a power of something negative, or of a power")
+        if operator == "%" and len(operators) > 1:
+            raise ValueError("a remainder among other operations")
 
 
 def _number(token: str) -> str:

@@ -28,35 +28,39 @@ _COMPUTES = re.compile(r"(?:calculate|compute|evaluate|work out|figure out|solve
 _ASKS = re.compile(r"(?:what is|what's|whats|what does|what do you get for|how much (?:is|does)):? ")
 _NOUN = re.compile(r"(?:the )?(?:exact )?(?:value|result|answer) (?:of|to|for) ")
 _TAIL = re.compile(
-    r"(?:[?.!,]| ?=| (?:please|for me|equal to|equals?|is|make|be|exactly|again|now|thanks|thank you"
+    r"(?: ?[?.!,=]| (?:please|for me|equal to|equals?|is|make|be|exactly|again|now|thanks|thank you"
     r"|(?:use|using|with) (?:a|the) (?:tool|calculator)))$"
 )
 
 _IT = r"the (?:previous |last )?(?:result|answer|total|sum|product|number)|that(?: number| result)?|this|it"
+_OPERAND = f"-?(?:{NUMBER})|{_IT}"
 _PHRASES = [
-    (re.compile(re.sub("[AB]", lambda _: f"(-?(?:{NUMBER})|{_IT})", phrase)), signs)
+    (re.compile(re.sub("[AB]", lambda _: f"({_OPERAND})", phrase)), signs)
     for phrase, signs in (
-        ("multiply A (?:by|with|and) B", r"\1 * \2"),
-        ("divide A by B", r"\1 / \2"),
-        ("add A and B", r"\1 + \2"),
-        ("add A to B", r"\2 + \1"),
-        ("(?:subtract|deduct|take) A (?:away )?from B", r"\2 - \1"),
-        ("multiply by A", r"it * \1"),
-        ("divide by A", r"it / \1"),
-        ("add A", r"it + \1"),
-        ("subtract A", r"it - \1"),
-        ("double A", r"\1 * 2"),
-        ("triple A", r"\1 * 3"),
-        ("halve A", r"\1 / 2"),
-        ("square A", r"\1 ** 2"),
-        ("cube A", r"\1 ** 3"),
-        ("raise A to the power of B", r"\1 ** \2"),
-        ("(?:the )?product of A and B", r"\1 * \2"),
-        ("(?:the )?sum of A and B", r"\1 + \2"),
-        ("A ?(?:%|percent) of B", r"\1 * \2 / 100"),
+        ("multiply A (?:by|with|and) B", "{0} * {1}"),
+        ("divide A by B", "{0} / {1}"),
+        ("add A and B", "{0} + {1}"),
+        ("add A to B", "{1} + {0}"),
+        ("(?:subtract|deduct|take) A (?:away )?from B", "{1} - {0}"),
+        ("multiply by A", "it * {0}"),
+        ("divide by A", "it / {0}"),
+        ("add A", "it + {0}"),
+        ("subtract A", "it - {0}"),
+        ("double A", "{0} * 2"),
+        ("triple A", "{0} * 3"),
+        ("halve A", "{0} / 2"),
+        ("square A", "{0} ** 2"),
+        ("cube A", "{0} ** 3"),
+        ("raise A to the power of B", "{0} ** {1}"),
+        ("(?:the )?product of A and B", "{0} * {1}"),
+        ("(?:the )?sum of A and B", "{0} + {1}"),
+        ("A ?(?:%|percent) of B", "{0} * {1} / 100"),
     )
 ]
-_GOES_ON = re.compile(r"(?:plus|minus|times|multiplied by|divided by|to the power of|squared|cubed|[*/+x] )")
+# An operation that goes on from the number before. Of several it is not clear which comes first.
+_GOES_ON = re.compile(
+    rf"(?:(?:plus|minus|times|multiplied by|divided by|to the power of) |[*/+] ?|x )(?:{_OPERAND})|squared|cubed"
+)
 _WORDS = {
     "plus": "+",
     "minus": "-",
@@ -73,7 +77,10 @@ _WORDS = {
     "square root of": "sqrt",
 }
 _WORD = re.compile(rf"\b(?:{'|'.join(_WORDS)})\b")
-_TIMES = re.compile(r"(?<=[0-9) ])(?<!\b0)x(?=[0-9( -])")  # 0x10 is a number of programs
+# What these words take in ends with a number or with a parenthesis: the square root of 16 plus 9 is 5 or 13.
+_TAKES_IN = re.compile(rf"\b(?:square root of|to the power of) (?!\(|(?:{_OPERAND})$)")
+# Between digits, or with blanks on both sides; 2x - 4 and 2 x - 4 are algebra, and 0x10 is a number of programs.
+_TIMES = re.compile(r"(?<=[0-9])(?<!\b0)x(?=[0-9.])|(?<=[0-9)]) x (?=[0-9(.]|sqrt|-[0-9(.])")
 _THIS = re.compile(rf"\b(?:{_IT})\b")
 
 # What is written for other things as well: 7/11, 555-0199; 1920x1080; 17% 5; a day; 10 - 12, 9 / 11; (555) 123-4567.
@@ -94,7 +101,9 @@ def arithmetic(message: str, previous: str | None = None) -> str | None:
     if len(message) > MAX_CHARS or len(previous or "") > MAX_CHARS:
         return None
     body, manner = _bare(" ".join(message.translate(_SIGNS).casefold().split()))
-    if _PERCENT.search(body.replace("% of ", "")) or (manner != "computes" and _may_be_another_thing(body, manner)):
+    if _TAKES_IN.search(body) or _PERCENT.search(body.replace("% of ", "")):
+        return None
+    if manner != "computes" and _may_be_another_thing(body, manner):
         return None
     try:
         expression = written_out(_in_signs(body, previous))
@@ -131,12 +140,16 @@ def _in_signs(body: str, previous: str | None) -> str:
     """The words of arithmetic as signs, and the previous number in the place of what stands for it."""
     for phrase, signs in _PHRASES:
         if found := phrase.fullmatch(body):
-            body = found.expand(signs)
+            body = signs.format(*map(_apart, found.groups()))
             break
-    if _GOES_ON.match(body):
+    if _GOES_ON.fullmatch(body):
         body = f"it {body}"
+    if previous is not None:
+        body = _THIS.sub(_apart(previous), body)
     body = _WORD.sub(lambda word: f" {_WORDS[word[0]]} ", body)
-    body = _TIMES.sub("*", body).replace("^", "**")
-    if previous is None:
-        return body
-    return _THIS.sub(f"({previous})" if previous.startswith("-") else previous, body)
+    return _TIMES.sub("*", body).replace("^", "**")
+
+
+def _apart(operand: str) -> str:
+    """An operand as it may stand beside any sign: -5 squared is (-5) ** 2."""
+    return f"({operand})" if operand.startswith("-") else operand
