@@ -22,6 +22,8 @@ from agent.tools.registry import CheckedCall, ToolRegistry
 
 # Faults of the world that another try may not meet: the same call is no repeat then.
 MAY_HEAL = frozenset({"network", "rate_limited", "timeout"})
+MAX_CALLS_A_REPLY = 16  # far more than a task needs at once; a reply may hold thousands
+MAX_HEARD_CHARS = 50_000  # of what was said so far, the latest
 MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands in its step
 _FAULTS: dict[str, ToolFault] = {"unknown_tool": "wrong_name", "bad_args": "bad_arguments"}
 
@@ -50,27 +52,41 @@ class Actions:
         """Forget the calls of the user's last turn: the same may be asked again."""
         self.detector = LoopDetector()
 
-    def run(self, state: AgentState, step: StepRecord, *, answer_only: bool, in_order: bool) -> bool:
-        """Make the step's calls in order, and say whether all succeeded. A call stands in the step as it was repaired.
+    def run(
+        self,
+        state: AgentState,
+        step: StepRecord,
+        *,
+        answer_only: bool = False,
+        in_order: bool = False,
+        is_over: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Make the step's calls in order, and say whether none failed. A call stands in the step as it was repaired.
+
+        `is_over` is asked before each: whether the run's time is over, or a person has stopped it. A call that was
+        made before is no failure: its result stands above.
 
         Raises:
             ConfirmationRequiredError: a person must be asked, and there is none.
             UsageError: what the person set up for a tool (a corpus folder) cannot be used.
         """
         for place in range(len(step.actions)):
-            failed = any(not result.success for result in step.results)
             self.reporter.act(step.actions[place])
             if answer_only:
-                result = ToolResult(success=False, error=notices.ANSWER_ONLY, error_type="answer_only")
-            elif in_order and failed:
-                result = ToolResult(success=False, error=notices.not_run_after_failure(), error_type="skipped")
+                result = _not_made("answer_only", notices.ANSWER_ONLY)
+            elif in_order and _failed(step):
+                result = _not_made("skipped", notices.not_run_after_failure())
+            elif place >= MAX_CALLS_A_REPLY:
+                result = _not_made("skipped", notices.too_many_calls(MAX_CALLS_A_REPLY))
+            elif is_over():
+                result = _not_made("out_of_time", notices.out_of_time())
             else:
                 result = self._act(state, step, place)
             step.results.append(result)
             if result.success:
                 state.scratchpad.append(f"{step.actions[place].name}: {result.data[:MAX_NOTE_CHARS]}")
             self.reporter.observe(step.actions[place], result)
-        return all(result.success for result in step.results)
+        return not _failed(step)
 
     def _act(self, state: AgentState, step: StepRecord, place: int) -> ToolResult:
         asked = step.actions[place]
@@ -112,15 +128,18 @@ class Actions:
 
     def _learn(self, step: StepRecord, asked: ToolCall, checked: CheckedCall, result: ToolResult) -> None:
         """What a result says of making calls again."""
+        does_more = result.success and checked.tool.does_more_again(checked.params)
         if result.error_type in MAY_HEAL:
             self.detector.forget(asked, checked.call)
         elif not result.success:  # a search that found nothing may be put in other words, but not in the same
             self.detector.forget(checked.call)
             self.detector.remember(checked.call, step.index)
-        elif checked.tool.effect == "write":  # what was read before may read otherwise now
+        elif checked.tool.changes_what_is_read(checked.params):
             self.detector = LoopDetector()
-            if not checked.tool.does_more_again(checked.params):
+            if not does_more:
                 self.detector.remember(checked.call, step.index)
+        elif does_more:
+            self.detector.forget(asked, checked.call)
 
     def _repeated(self, step: StepRecord, repeat: Repeat) -> ToolResult:
         same = repeat.guard == "identical_call"
@@ -134,7 +153,7 @@ class Actions:
     ) -> tuple[CheckedCall, ToolResult | None]:
         """The call without words of the prompt in its arguments, or its refusal."""
         schema = self.tools.parameters(checked.call.name)
-        bleed = prompt_bleed(checked.call, schema, state.turn_text) if schema else None
+        bleed = prompt_bleed(checked.call, schema, state.turn_text, _heard(state)) if schema else None
         if bleed is None:
             return checked, None
         self._guard(step, GuardEvent(guard="schema_guardrail", tier=0, message=bleed.why))
@@ -168,3 +187,18 @@ class Actions:
     def _guard(self, step: StepRecord, event: GuardEvent) -> None:
         step.guards.append(event)
         self.reporter.notice(f"{event.guard}: {event.message}")
+
+
+def _failed(step: StepRecord) -> bool:
+    """Whether an action of the step failed. One that was not made again for its result is known did not."""
+    return any(not result.success and result.error_type != "repeated" for result in step.results)
+
+
+def _not_made(error_type: str, message: str) -> ToolResult:
+    return ToolResult(success=False, error=message, error_type=error_type)
+
+
+def _heard(state: AgentState) -> str:
+    """What the user and the tools have said in this run: whoever repeats that repeats no prompt."""
+    results = (result.data for step in state.steps for result in step.results if result.success)
+    return "\n".join([state.task, *state.follow_ups, *results])[-MAX_HEARD_CHARS:]

@@ -158,10 +158,12 @@ class BudgetEnforcer:
         *,
         purpose: Purpose = "answer",
         bound_kind: BoundKind = "exact",
+        answer_tokens_bound: int | None = None,
     ) -> Reservation:
         """Take the worst case of one call off every cap, or refuse before anything is sent.
 
-        With `purpose="act"` the last call, and the price of a final answer of 256 tokens, are kept back.
+        With `purpose="act"` the last call, and the price of a final answer of 256 tokens, are kept back. That answer's
+        prompt holds this call's; `answer_tokens_bound` bounds what it holds of it, where that is less than all.
 
         Raises:
             OnlyAnswerLeftError: an action can no longer be paid, a final answer may be.
@@ -174,13 +176,15 @@ class BudgetEnforcer:
                 enforcer._refuse_spent()
             if purpose == "act":
                 self._refuse_last_call()
-            cap, shrunk_by = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose)
+            kept = prompt_tokens_bound if answer_tokens_bound is None else answer_tokens_bound
+            cap, shrunk_by = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose, kept)
             cost = self.prices.cost_microusd(prompt_tokens_bound, cap)
             entry = LedgerEntry(
                 index=self._next_index,
                 purpose=purpose,
                 prompt_tokens_bound=prompt_tokens_bound,
                 bound_kind=bound_kind,
+                answer_tokens_bound=answer_tokens_bound,
                 max_completion_tokens=cap,
                 prompt_microusd_per_1k=self.prices.prompt_microusd_per_1k,
                 completion_microusd_per_1k=self.prices.completion_microusd_per_1k,
@@ -199,7 +203,7 @@ class BudgetEnforcer:
             try:
                 for enforcer in chain:
                     enforcer._refuse_spent()
-                return self._payable_cap(chain, prompt_tokens_bound, wanted, "answer")[0]
+                return self._payable_cap(chain, prompt_tokens_bound, wanted, "answer", 0)[0]
             except BudgetExceededError:
                 return 0
 
@@ -274,9 +278,12 @@ class BudgetEnforcer:
             raise OnlyAnswerLeftError("calls", "the last call is kept for the final answer", self.scope)
 
     def _payable_cap(
-        self, chain: list[BudgetEnforcer], prompt: int, wanted: int, purpose: Purpose
+        self, chain: list[BudgetEnforcer], prompt: int, wanted: int, purpose: Purpose, kept_prompt: int
     ) -> tuple[int, Scope | None]:
-        """The completion cap that every scope can pay for, and which one made it smaller; refuses below the floor."""
+        """The completion cap that every scope can pay for, and which one made it smaller; refuses below the floor.
+
+        `kept_prompt` is what of this prompt the answer's will hold that is kept back beside an action.
+        """
         floor = min(MIN_COMPLETION_TOKENS, wanted)
         cap, shrunk_by = wanted, None
         for enforcer in chain:
@@ -286,7 +293,7 @@ class BudgetEnforcer:
         if cap < floor:
             scope = shrunk_by or self.scope
             raise BudgetExceededError("cost", f"the money left cannot pay a call of {floor} tokens", scope)
-        if purpose == "act" and (kept := self._keep_answer(prompt, cap, floor)) < cap:
+        if purpose == "act" and (kept := self._keep_answer(prompt + kept_prompt, cap, floor)) < cap:
             cap, shrunk_by = kept, self.scope
         return cap, shrunk_by
 
@@ -295,14 +302,14 @@ class BudgetEnforcer:
         cap = self.limits.max_cost_microusd
         return None if cap is None else prices.completion_tokens_for(cap - self._committed_microusd, prompt)
 
-    def _keep_answer(self, prompt: int, cap: int, floor: int) -> int:
-        """Shrink an action's cap so that a final answer, whose prompt holds this call's, can still be paid."""
+    def _keep_answer(self, prompts: int, cap: int, floor: int) -> int:
+        """Shrink an action's cap so that a final answer can still be paid. `prompts` are the tokens of both prompts."""
         if self.limits.max_cost_microusd is None:
             return cap
         prices = self.prices
         left = self.limits.max_cost_microusd - self._committed_microusd
         # Two prompts, this call's completion paid once as written and once as read back, and the answer.
-        fixed = prices.cost_microusd(2 * prompt, FINAL_ANSWER_TOKENS)
+        fixed = prices.cost_microusd(prompts, FINAL_ANSWER_TOKENS)
         per_token = prices.prompt_microusd_per_1k + prices.completion_microusd_per_1k
         payable = cap if per_token == 0 else (left - fixed) * 1000 // per_token
         if left < fixed or payable < floor:

@@ -145,16 +145,22 @@ def _fault(run: Run, step: StepRecord, error: ModelError) -> None:
     step.faults.append(f"{error.error_type}: {error}")
     last = run.state.calls[-1] if run.state.calls else None
     tools_offered = last is not None and last.tools_hash is not None
-    written = last.usage.completion_tokens if last else None
-    kind = fault_kind(error, tools_offered=tools_offered or isinstance(error, ToolCallError), completion_tokens=written)
+    kind = fault_kind(
+        error,
+        tools_offered=tools_offered or isinstance(error, ToolCallError),
+        completion_tokens=last.usage.completion_tokens if last else None,
+        may_act=last is not None and run.state.ledger[last.index].purpose == "act",
+    )
     if kind is not None:
         step.tool_faults.append(kind)
     run.reporter.notice(f"unusable reply ({error.error_type}): {error}")
 
 
 def _carry_out(run: Run, step: StepRecord, decision: Decision, *, answer_only: bool) -> None:
-    all_succeeded = run.actions.run(run.state, step, answer_only=answer_only, in_order=decision.in_order)
-    if decision.answer is None or not all_succeeded:
+    none_failed = run.actions.run(
+        run.state, step, answer_only=answer_only, in_order=decision.in_order, is_over=run.llm.is_over
+    )
+    if decision.answer is None or not none_failed:
         return
     rejection = None if answer_only else reject_unfounded(run.state, step)
     if rejection is None:

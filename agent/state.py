@@ -27,19 +27,25 @@ Status = Literal[
     "error",
 ]
 Outcome = Literal["pass", "fail", "invalid"]
-BoundKind = Literal["exact", "grown", "sent_bytes"]
+BoundKind = Literal["exact", "grown", "rendered", "sent_bytes"]
 SettledAs = Literal["open", "counted", "unknown", "overshoot", "refunded"]
 Purpose = Literal["act", "answer"]
 Permission = Literal["allow", "ask", "deny"]
 # What may go wrong with a tool call between the model's mind and the tool.
 ToolFault = Literal[
     "lost_by_server",  # tokens were written and nothing of them came back
-    "in_text",  # the call stood in the text; the reader found it
+    "in_text",  # the call stood in the text, or where none was asked for; the reader found it
     "wrong_name",
     "bad_arguments",
     "truncated",
     "thinking_ate_budget",
 ]
+
+
+# Error types of results that the loop gives in a tool's stead; no tool may use one. Of the first kind the call was not
+# made at all, so that it is none of those that a verdict counts; the others are calls that were made and refused.
+NOT_MADE = frozenset({"repeated", "answer_only", "skipped", "out_of_time"})
+LOOP_REFUSALS = NOT_MADE | {"prompt_bleed", "forbidden", "denied"}
 
 
 class Record(BaseModel):
@@ -98,7 +104,8 @@ class LedgerEntry(Record):
     """One reservation and what became of it. `index` is the place in the run's ledger, from 0.
 
     `reserved_microusd` is the worst case taken before sending: the price of `prompt_tokens_bound` prompt tokens and
-    `max_completion_tokens` completion tokens, at the prices that stand beside it. `settled_microusd` is what was
+    `max_completion_tokens` completion tokens, at the prices that stand beside it. The answer that is kept back beside
+    an action holds `answer_tokens_bound` of its prompt, where that is less than all. `settled_microusd` is what was
     charged. `shrunk_by` says whose money made the completion cap smaller than was asked for: the run's or the batch's.
     """
 
@@ -106,6 +113,7 @@ class LedgerEntry(Record):
     purpose: Purpose
     prompt_tokens_bound: int
     bound_kind: BoundKind
+    answer_tokens_bound: int | None = None
     max_completion_tokens: int
     prompt_microusd_per_1k: int
     completion_microusd_per_1k: int
@@ -130,8 +138,9 @@ class LLMCall(Record):
 
     The prompt of a call is the first `carried` messages of the prompt of call `after`, then `appended`: a trace grows
     linearly though every prompt repeats its conversation. `after` is None where nothing is carried over. `phase` is
-    the strategy's own word for the call. With `continues` the last message was the model's own and the reply goes on
-    from it. `raw` is the body as it came off the wire.
+    the strategy's own word for the call, `answer_caps` are the tokens that it was told an answer might take, since the
+    call before. With `continues` the last message was the model's own and the reply goes on from it. `raw` is the body
+    as it came off the wire.
     """
 
     index: int
@@ -143,6 +152,7 @@ class LLMCall(Record):
     appended: list[Message]
     continues: bool = False
     stop: list[str] = Field(default_factory=list)
+    answer_caps: list[int] = Field(default_factory=list)
     schema_hash: str | None = None
     tools_hash: str | None = None
     temperature: float
@@ -297,7 +307,8 @@ class AgentState(Record):
     that a cap ended: its own, or that of the batch around it. `now` is the fixed time of the case (ISO 8601, with its
     zone), `approve` every rule of its policy, by effect or by tool. `sandbox` is what its programs were isolated
     by (bubblewrap, landlock, external; None: nothing was needed, or to be had). `tool_faults` counts those of all steps
-    by kind.
+    by kind. `code` is a hash
+    of the sources that decide how a run goes.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -327,6 +338,7 @@ class AgentState(Record):
     system_prompt_hashes: list[str] = Field(default_factory=list)
     tools_hash: str | None = None
     git_commit: str | None = None
+    code: str | None = None
     started_at: str = ""
     seconds: float = 0.0
     steps: list[StepRecord] = Field(default_factory=list)

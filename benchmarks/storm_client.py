@@ -109,6 +109,10 @@ class StormBackend:
         """Nothing is asked of the server."""
         return ModelInfo(name=self._plan.model, backend=self.name)
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature
+        """None: no tools are sent in the storm."""
+        return None
+
     def count_prompt_tokens(self, request: ChatRequest) -> int | None:
         """The server's count ahead, where this run's server offers one."""
         self.asked = request
@@ -155,10 +159,17 @@ class WatchedEnforcer(BudgetEnforcer):
         *,
         purpose: Purpose = "answer",
         bound_kind: BoundKind = "exact",
+        answer_tokens_bound: int | None = None,
     ) -> Reservation:
         """As the gate does."""
         try:
-            return super().reserve(prompt_tokens_bound, max_completion_tokens, purpose=purpose, bound_kind=bound_kind)
+            return super().reserve(
+                prompt_tokens_bound,
+                max_completion_tokens,
+                purpose=purpose,
+                bound_kind=bound_kind,
+                answer_tokens_bound=answer_tokens_bound,
+            )
         except BudgetExceededError as error:
             self.refused_by_batch = self.refused_by_batch or error.scope == "batch"
             if error.cap == "cost":

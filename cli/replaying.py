@@ -13,8 +13,8 @@ from cli.mcp_servers import offer_mcp
 from cli.outcome import FAILED, OK
 from cli.plugins import load_plugins
 from cli.terminal import TerminalReporter, make_console, print_labelled
+from evals.replay import cannot_be_played
 from evals.replay import replay as replay_trace
-from evals.replay import why_not
 from evals.traces import load
 
 
@@ -27,7 +27,7 @@ def replay(args: Namespace) -> int:
     load_plugins(args.plugin)
     offer_mcp(settings_of(args)[0])
     trace = load(Path(args.trace))
-    if reason := why_not(trace):
+    if reason := cannot_be_played(trace):
         raise UsageError(f"{args.trace}: cannot be replayed: {reason}")
     console = make_console(sys.stdout, color=not args.no_color)
     replayed = replay_trace(trace, live_tools=args.live_tools, reporter=TerminalReporter(console))

@@ -5,29 +5,36 @@ The first step that comes out otherwise says what a change did. Durations are no
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agent.acting import Actions, Approver
+from agent.acting import Actions
 from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.errors import ReplayMismatchError, UsageError
 from agent.guards.approvals import Policy
 from agent.journal import NoJournal
 from agent.llm.backends.replay import ReplayBackend
-from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import Reporter, SilentReporter
-from agent.state import AgentState, StepRecord, ToolCall, ToolResult, content_hash
+from agent.state import AgentState, LLMCall, StepRecord, content_hash
 from agent.strategies.registry import STRATEGIES, make_strategy
-from agent.tools.base import ToolContext, ToolError
-from agent.tools.registry import CheckedCall, ToolRegistry, toolset
+from agent.tools.base import ToolContext
+from agent.tools.registry import AnyTool, ToolRegistry, toolset
+from evals.code_version import code_version
+from evals.recorded import (
+    RecordedClient,
+    RecordedPurse,
+    RecordedTools,
+    difference,
+    files_differ,
+    persons_answers,
+    seeds,
+)
 from evals.workspaces import fresh_workspace
-
-SHOWN_CHARS = 160
 
 
 @dataclass(frozen=True)
@@ -36,53 +43,6 @@ class Replayed:
 
     state: AgentState
     difference: str | None
-
-
-class RecordedTools(ToolRegistry):
-    """Tools that give back what a trace holds, in its order, and run nothing."""
-
-    def play(self, trace: AgentState) -> None:
-        """Take the results of all calls that came before the tools. A run that was stopped may lack its last one."""
-        pairs = [pair for step in trace.steps for pair in zip(step.actions, step.results, strict=False)]
-        self._recorded = [(call, result) for call, result in pairs if result.error_type not in _NEVER_ASKED]
-
-    def validate(self, call: ToolCall) -> CheckedCall:
-        """As ever; a call that is refused here was refused the first time, and its result is used up."""
-        try:
-            return super().validate(call)
-        except ToolError:
-            if self._recorded and self._recorded[0][0] == call:
-                self._next(call)
-            raise
-
-    def run(self, checked: CheckedCall) -> ToolResult:
-        """The next recorded result.
-
-        Raises:
-            ReplayMismatchError: another call was recorded here.
-        """
-        return self._next(checked.call).model_copy()
-
-    def _next(self, asked: ToolCall) -> ToolResult:
-        if not self._recorded:
-            raise ReplayMismatchError(f"the trace holds no further tool call, and {asked.name} was called")
-        call, result = self._recorded.pop(0)
-        if (call.name, call.arguments) != (asked.name, asked.arguments):
-            raise ReplayMismatchError(f"tool call differs: {_difference(call.model_dump(), asked.model_dump())}")
-        return result
-
-
-# What the loop refused by itself: the tools were never asked.
-_NEVER_ASKED = frozenset({"repeated", "answer_only", "skipped", "prompt_bleed", "forbidden", "denied"})
-
-
-def _answers_of(trace: AgentState) -> Approver | None:
-    """What the person said each time, in order; None where nobody could be asked."""
-    said = [approval.verdict for step in trace.steps for approval in step.approvals]
-    if "unanswered" in said or not said:
-        return None
-    answers = iter(said)
-    return lambda _call: next(answers, "denied") == "allowed"
 
 
 def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | None = None) -> Replayed:
@@ -95,13 +55,26 @@ def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | 
     """
     reporter = reporter or SilentReporter()
     if not live_tools:
-        return _played(trace, _tools(trace, live=False), reporter)
+        return _played_in(trace, seeds(trace), reporter)
     if trace.workspace is not None and trace.workspace.folder is not None:
         raise UsageError("the run worked in a person's folder, which its trace does not hold; leave out --live-tools")
     before = trace.workspace.before if trace.workspace else []
     files = {file.path: file.text for file in before if file.text is not None}
-    with fresh_workspace(files) as workspace, closing(_tools(trace, live=True, workspace=workspace)) as tools:
+    with (
+        fresh_workspace(files) as workspace,
+        closing(ToolRegistry(_offered(trace), _context(trace, workspace))) as tools,
+    ):
         return _played(trace, tools, reporter)
+
+
+def _played_in(trace: AgentState, files: Mapping[str, str] | None, reporter: Reporter) -> Replayed:
+    """The run with its recorded results; where its first files are known, what it wrote is written again."""
+    with fresh_workspace(files or {}) as workspace:
+        tools = _recorded(trace, workspace=workspace, writes=files is not None)
+        played = _played(trace, tools, reporter)
+        if played.difference is None and files is not None and not _ended_from_outside(trace):
+            return replace(played, difference=files_differ(trace, workspace, tools))
+        return played
 
 
 def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Replayed:
@@ -114,17 +87,18 @@ def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Repla
     limits = Limits(trace.limits.max_calls, trace.limits.max_cost_microusd, trace.limits.max_seconds)
     prices = Prices(trace.prices.prompt_microusd_per_1k, trace.prices.completion_microusd_per_1k)
     backend = ReplayBackend(trace)
-    llm = LLMClient(
+    purse = RecordedPurse(trace, state, prices) if trace.batch_limits is not None else None
+    llm = RecordedClient(
         backend,
-        BudgetEnforcer(limits, prices, clock=lambda: 0.0),  # no clock runs: only the recorded calls may end it
+        BudgetEnforcer(limits, prices, parent=purse, clock=lambda: 0.0),  # only the recorded calls may end it
         state,
         journal=NoJournal(),
         reporter=reporter,
         sleep=lambda _seconds: None,
-    )
+    ).of(trace)
     outside = _ended_from_outside(trace)
     try:
-        actions = Actions(tools, reporter, Policy(trace.approve), _answers_of(trace))
+        actions = Actions(tools, reporter, Policy(trace.approve), persons_answers(trace))
         run_task(Run(state, llm, actions, strategy, reporter, iter(trace.follow_ups)))
     except ReplayMismatchError as error:
         if backend.is_finished and outside:
@@ -132,17 +106,22 @@ def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Repla
         return Replayed(state, f"step {len(state.steps)}: {error}")
     if backend.is_finished and outside:
         return Replayed(state, _cut_off(trace, state))
-    return Replayed(state, _steps_differ(trace.steps, state.steps) or _ends_differ(trace, state))
+    steps, calls = _steps_differ(trace.steps, state.steps), _calls_differ(trace.calls, state.calls)
+    return Replayed(state, steps or calls or _ends_differ(trace, state))
 
 
-def _tools(trace: AgentState, *, live: bool, workspace: Path | None = None) -> ToolRegistry:
-    chosen = [tool for tool in toolset(trace.toolset) if tool.name in trace.tools]
+def _offered(trace: AgentState) -> list[AnyTool]:
+    return [tool for tool in toolset(trace.toolset) if tool.name in trace.tools]
+
+
+def _context(trace: AgentState, workspace: Path | None) -> ToolContext:
     now = datetime.fromisoformat(trace.now) if trace.now else None
-    context = ToolContext(corpus=Path(trace.corpus) if trace.corpus else None, now=now, workspace=workspace)
-    if live:
-        return ToolRegistry(chosen, context)
-    tools = RecordedTools(chosen, context)
-    tools.play(trace)
+    return ToolContext(corpus=Path(trace.corpus) if trace.corpus else None, now=now, workspace=workspace)
+
+
+def _recorded(trace: AgentState, *, workspace: Path | None = None, writes: bool = False) -> RecordedTools:
+    tools = RecordedTools(_offered(trace), _context(trace, workspace))
+    tools.play(trace, writes=writes)
     return tools
 
 
@@ -165,17 +144,19 @@ def _cut_off(trace: AgentState, state: AgentState) -> str | None:
 
     A person's stop may fall anywhere within the last step and its call, so neither is compared then.
     """
-    spare = 1 if trace.status == "cancelled" else 0
+    last = trace.steps[-1].results if trace.steps else []
+    late = any(result.error_type == "out_of_time" for result in last)  # no clock runs here
+    spare = 1 if trace.status == "cancelled" or late else 0
     steps, calls = max(0, len(trace.steps) - spare), max(0, len(trace.ledger) - spare)
     asked_again = [
         step.model_copy(update={"calls": [call for call in step.calls if call < len(trace.calls)]})
         for step in state.steps[:steps]
     ]
-    if difference := _steps_differ(trace.steps[:steps], asked_again):
-        return difference
+    if found := _steps_differ(trace.steps[:steps], asked_again):
+        return found
     if trace.ledger[:calls] != state.ledger[:calls]:
-        return f"the ledger differs: {_difference(_entries(trace, calls), _entries(state, calls))}"
-    return None
+        return f"the ledger differs: {difference(_entries(trace, calls), _entries(state, calls))}"
+    return _calls_differ(trace.calls[:calls], state.calls[:calls])
 
 
 def _entries(state: AgentState, count: int) -> list[dict[str, Any]]:
@@ -183,31 +164,35 @@ def _entries(state: AgentState, count: int) -> list[dict[str, Any]]:
 
 
 def why_not(trace: AgentState) -> str | None:
-    """Why a trace cannot be replayed by this version, or None where it can.
+    """Why a trace cannot be held to today's code, or None where it has to replay to itself.
 
-    A run in which a batch's purse may have shortened a reply would need the batch; one that a bug of ours ended is no
-    measure; and other prompts or tools than today's lead elsewhere, which is what a replay by hand is there to show.
+    Another version's prompts, tools or rules lead elsewhere, which is what a replay by hand is there to show.
     """
-    batch, answered = trace.batch_limits, any(entry.purpose == "answer" for entry in trace.ledger)
-    has_purse = batch is not None and batch.max_cost_microusd is not None
-    if any(entry.shrunk_by == "batch" for entry in trace.ledger) or (has_purse and answered):
-        return "its batch's money may have made a reply shorter"
+    if trace.code != code_version():
+        return "another version of Shoestring made it"
+    return cannot_be_played(trace)
+
+
+def cannot_be_played(trace: AgentState) -> str | None:
+    """Why a trace cannot be run again at all, or None where it can."""
     if trace.error is not None and trace.error.fault == "harness":
         return "a bug of Shoestring ended it"
+    try:
+        known = {tool.name for tool in toolset(trace.toolset)}
+    except UsageError:
+        known = set()
+    if trace.strategy not in STRATEGIES or not known.issuperset(trace.tools):
+        return "its strategy or tools are not at hand (--plugin FILE, --mcp-config)"
     return None
 
 
-def is_of_this_version(trace: AgentState) -> bool:
-    """Whether today's prompts and tools are those of the trace, so that it has to replay to itself."""
-    if trace.strategy not in STRATEGIES:
-        return False
-    try:
-        tools = _tools(trace, live=False)
-    except UsageError:  # a toolset that there is no more
-        return False
+def heads_differ(trace: AgentState) -> str | None:
+    """How the prompts or tools that a trace of this very code says it had differ from those that this code has."""
+    tools = _recorded(trace)
     strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
-    now = ([content_hash(text) for text in strategy.system_prompts], tools.hash())
-    return now == (trace.system_prompt_hashes, trace.tools_hash)
+    if trace.system_prompt_hashes != [content_hash(text) for text in strategy.system_prompts]:
+        return "system_prompt_hashes: are not those of its strategy and tools"
+    return None if trace.tools_hash == tools.hash() else "tools_hash: is not that of its tools"
 
 
 def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | None:
@@ -215,7 +200,7 @@ def _steps_differ(recorded: list[StepRecord], now: list[StepRecord]) -> str | No
         before, after = _comparable(old), _comparable(new)
         for name in before:
             if before[name] != after[name]:
-                return f"step {old.index + 1}: {name} differs: {_difference(before[name], after[name])}"
+                return f"step {old.index + 1}: {name} differs: {difference(before[name], after[name])}"
     if len(recorded) != len(now):
         return f"step {min(len(recorded), len(now)) + 1}: {len(recorded)} steps became {len(now)}"
     return None
@@ -227,10 +212,19 @@ _COMPARED_AT_THE_END = (
 )
 
 
+def _calls_differ(recorded: list[LLMCall], now: list[LLMCall]) -> str | None:
+    """What was asked and how it was read; how long it took is not compared."""
+    for old, new in zip(recorded, now, strict=False):
+        before, after = (call.model_dump(exclude={"timing"}) for call in (old, new))
+        if before != after:
+            return f"call {old.index + 1} differs: {difference(before, after)}"
+    return None
+
+
 def _ends_differ(trace: AgentState, state: AgentState) -> str | None:
     for name in _COMPARED_AT_THE_END:
         if getattr(trace, name) != getattr(state, name):
-            return f"after the last step: {name} differs: {_difference(getattr(trace, name), getattr(state, name))}"
+            return f"after the last step: {name} differs: {difference(getattr(trace, name), getattr(state, name))}"
     return None
 
 
@@ -239,10 +233,3 @@ def _comparable(step: StepRecord) -> dict[str, Any]:
     for result in fields["results"]:
         result.pop("seconds")
     return fields
-
-
-def _difference(old: object, new: object) -> str:
-    before, after = json.dumps(old, default=repr), json.dumps(new, default=repr)
-    same = next((i for i, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), 0)
-    start = max(0, same - 30)
-    return f"was {before[start : start + SHOWN_CHARS]}, is {after[start : start + SHOWN_CHARS]}"

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveInt,
 from pydantic_core import PydanticCustomError
 
 from agent.guards.numbers import exact, find_numbers, is_close
-from agent.state import AgentState, ToolCall, ToolResult
+from agent.state import NOT_MADE, AgentState, ToolCall, ToolResult
 from evals.assert_base import (
     AssertSpec,
     Finding,
@@ -83,9 +83,6 @@ def _same(wanted: Any, seen: Any) -> bool:
 Args = dict[str, Annotated[ArgMatch, BeforeValidator(_operators)]]
 
 
-_NEVER_MADE = frozenset({"repeated", "answer_only", "skipped"})
-
-
 def _calls(state: AgentState, names: list[str], args: Args | None) -> Iterator[tuple[ToolCall, ToolResult | None]]:
     """The run's calls of these tools with these arguments, each with its result where it came to one.
 
@@ -94,7 +91,7 @@ def _calls(state: AgentState, names: list[str], args: Args | None) -> Iterator[t
     for step in state.steps:
         for place, call in enumerate(step.actions):
             result = step.results[place] if place < len(step.results) else None
-            was_refused = result is not None and result.error_type in _NEVER_MADE
+            was_refused = result is not None and result.error_type in NOT_MADE
             if not was_refused and call.name in names and _args_fit(call, args):
                 yield call, result
 

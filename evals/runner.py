@@ -28,6 +28,7 @@ from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.registry import AnyTool, ToolRegistry, toolset
 from evals.asserts import judge
+from evals.code_version import code_version
 from evals.plan import Plan
 from evals.store import TraceStore
 from evals.workspaces import keep_workspace, listed, listed_at, workspace_for
@@ -256,6 +257,7 @@ class Runner:
             system_prompt_hashes=[content_hash(text) for text in system_prompts],
             tools_hash=tools.hash(),
             git_commit=self.git_commit,
+            code=code_version(),
             started_at=datetime.now(UTC).isoformat(timespec="milliseconds"),
         )
 

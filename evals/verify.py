@@ -22,9 +22,10 @@ from pathlib import Path
 from agent.errors import UsageError
 from agent.state import AgentState
 from evals.asserts import judged_again
-from evals.replay import is_of_this_version, replay, why_not
+from evals.replay import heads_differ, replay, why_not
 from evals.traces import load, trace_paths
 from evals.verify_ending import ending_faults
+from evals.verify_files import file_faults
 from evals.verify_history import history_faults
 from evals.verify_ledger import ledger_faults
 from evals.verify_steps import shortened, step_faults
@@ -41,19 +42,14 @@ class Checked:
 
 def verify(state: AgentState) -> list[str]:
     """The promises that a run broke, one line each; empty where it kept them all."""
-    checks = (_shape, step_faults, ledger_faults, history_faults, ending_faults, _verdict)
+    checks = (_shape, step_faults, ledger_faults, history_faults, ending_faults, file_faults, _verdict)
     faults = [line for check in checks for line in check(state)]
-    if not faults and not_replayed(state) is None and (difference := replay(state).difference):
-        faults = [f"replayed: {difference}"]
+    if not faults and why_not(state) is None:
+        faults = [line for line in (heads_differ(state),) if line is not None]
+        if not faults and (difference := replay(state).difference):
+            faults = [f"replayed: {difference}"]
     # Texts of the trace stand in some lines, and whoever changed it may have broken them.
     return [" ".join(line.split()) for line in faults]
-
-
-def not_replayed(state: AgentState) -> str | None:
-    """Why the replay is left out of the verification of a trace, or None where it is part of it."""
-    if not is_of_this_version(state):
-        return "its prompts or tools are not this version's, or its tools are not at hand (mcp:NAME, --plugin)"
-    return why_not(state)
 
 
 def verify_paths(paths: Iterable[Path]) -> list[Checked]:
@@ -75,7 +71,7 @@ def _check_file(path: Path, seen: dict[str, Path]) -> Checked:
         state = load(path)
     except UsageError as error:
         return Checked(path, (str(error).removeprefix(f"{path}: "),))
-    return Checked(path, tuple(_file_faults(path, state, seen)), not_replayed(state))
+    return Checked(path, tuple(_file_faults(path, state, seen)), why_not(state))
 
 
 def _file_faults(path: Path, state: AgentState, seen: dict[str, Path]) -> Iterator[str]:

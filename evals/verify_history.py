@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import RawReply
-from agent.llm.bounds import grown_bound, sent_bytes_bound
+from agent.llm.bounds import Bound, answer_bound, grown_bound, sent_bytes_bound
 from agent.llm.envelopes import decode, usage_of
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
-from agent.state import AgentState, LLMCall, Usage, content_hash
+from agent.state import AgentState, LedgerEntry, LLMCall, Usage, content_hash
 from agent.strategies.base import NO_REPLY
 from evals.rebuilt import Rebuilt, rebuild
 
@@ -168,11 +168,18 @@ def _words(left: BudgetLeft) -> str:
 def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
     """A bound that rests on what the trace holds is worked out again. Tool schemas are not in it, only their hash."""
     call, entry, base, prompt = rebuilt.call, rebuilt.entry, rebuilt.base, rebuilt.prompt
+    kept = answer_bound(entry.purpose, prompt, [{}] if call.tools_hash else None, _bound_of(entry))
+    if entry.answer_tokens_bound != kept:
+        yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
     if entry.bound_kind == "grown":
         grown = grown_bound(prompt, base.call, call.tools_hash) if base else None
         expected = grown.tokens if grown else None
     elif entry.bound_kind == "sent_bytes" and call.tools_hash is None:
         expected = sent_bytes_bound(prompt).tokens
+    elif entry.bound_kind == "rendered" and entry.prompt_tokens_bound < sum(
+        len(m.content.encode("utf-8", "surrogatepass")) for m in prompt
+    ):
+        expected = None
     else:
         return  # an exact count is the server's: below its later count it is an overshoot, and that is checked
     if expected != entry.prompt_tokens_bound:
@@ -180,3 +187,7 @@ def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
             f"ledger[{place}]: a prompt bound of {entry.prompt_tokens_bound} tokens ({entry.bound_kind}), and the"
             f" prompt gives {'none of that kind' if expected is None else expected}"
         )
+
+
+def _bound_of(entry: LedgerEntry) -> Bound:
+    return Bound(entry.prompt_tokens_bound, entry.bound_kind)

@@ -82,7 +82,11 @@ def _replayed(state: AgentState) -> Iterator[str]:
             return
         try:
             again = budget.reserve(
-                entry.prompt_tokens_bound, _wanted(state, entry), purpose=entry.purpose, bound_kind=entry.bound_kind
+                entry.prompt_tokens_bound,
+                _wanted(state, entry),
+                purpose=entry.purpose,
+                bound_kind=entry.bound_kind,
+                answer_tokens_bound=entry.answer_tokens_bound,
             )
         except BudgetExceededError as error:
             yield f"ledger[{place}]: the budget refuses this call (purpose {entry.purpose}): {error}"

@@ -20,10 +20,12 @@ from agent.llm.bounds import message_bytes
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.reporter import Reporter, SilentReporter
-from agent.state import AgentState, Permission, Sampling, content_hash
+from agent.state import AgentState, Permission, Sampling, WorkspaceRecord, content_hash
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext
 from agent.tools.registry import ToolRegistry, toolset
+from evals.code_version import code_version
+from evals.workspaces import listed
 
 PRICES = Prices(10_000, 30_000)
 
@@ -108,6 +110,7 @@ def new_run(
         prices=PRICES.record(),
         system_prompt_hashes=[content_hash(text) for text in strategy.system_prompts],
         tools_hash=tools.hash(),
+        code=code_version(),
         started_at="2026-01-05T10:00:00.000+00:00",
     )
     reporter = reporter or NoticeReporter()
@@ -121,9 +124,18 @@ def new_run(
 
 def run_script(script: Backend | Script | Sequence[ScriptedReply | str], **more: Any) -> AgentState:
     """A finished run."""
-    run = new_run(script, **more)
+    return finished(new_run(script, **more), more.get("workspace"))
+
+
+def finished(run: Run, workspace: Path | None = None) -> AgentState:
+    """The run, driven to its end, with the record of its workspace as the runner leaves it."""
+    before = listed(workspace) if workspace else []
     with closing(run.actions.tools):
-        return run_task(run)
+        state = run_task(run)
+    after = listed(workspace) if workspace else []
+    if before or after:
+        state.workspace = WorkspaceRecord(before=before, after=after)
+    return state
 
 
 def _backend(script: Backend | Script | Sequence[ScriptedReply | str]) -> Backend:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable
 from typing import Any
 
-from agent.state import AgentState, Approval, AssertResult, CallError, Verdict
+from agent.state import AgentState, Approval, AssertResult, CallError, LimitsRecord, Verdict, WorkspaceFile
 
 Tamper = Callable[[AgentState], object]
 
@@ -52,6 +53,19 @@ def _charged_again(place: int, change: int) -> Tamper:
     return _both(
         _usage_and_raw(place, change), set_to(f"ledger.{place}.settled_microusd", lambda paid: paid + 10 * change)
     )
+
+
+def _invent_batch(state: AgentState) -> None:
+    """A batch around the run would excuse a shorter reply; here the last answer is not the one that came."""
+    state.batch_limits = LimitsRecord(max_calls=None, max_cost_microusd=1_000_000, max_seconds=None)
+    state.answer = state.steps[-1].answer = "43"
+
+
+def _change_file(state: AgentState) -> None:
+    assert state.workspace is not None
+    data = b"42"
+    file = {"path": "notes.txt", "size": len(data), "sha256": hashlib.sha256(data).hexdigest(), "text": data.decode()}
+    state.workspace.after = [WorkspaceFile.model_validate(file)]
 
 
 def _claim_refund(state: AgentState) -> None:
@@ -171,6 +185,14 @@ TAMPERED: dict[str, tuple[str, Tamper, str]] = {
     ),
     "waits for nobody": ("unconfirmed", set_to("steps.0.approvals", []), "no action of the last step waits"),
     "policy loosened": ("unconfirmed", set_to("approve", {}), "replayed: "),
+    "batch invented": ("completed", _invent_batch, "replayed: "),
+    "phase changed": ("completed", set_to("calls.1.phase", "answer"), "replayed: call 2 differs"),
+    "tools renamed": ("completed", set_to("tools_hash", "0" * 16), "tools_hash: is not that of its tools"),
+    "heads changed": ("completed", set_to("system_prompt_hashes", []), "system_prompt_hashes: are not those"),
+    "file's text changed": ("wrote", set_to("workspace.after.0.text", "42"), "not the one that its size and hash say"),
+    "file changed throughout": ("wrote", _change_file, "the files in the workspace differ"),
+    "file removed": ("wrote", set_to("workspace.after", []), "the files in the workspace differ"),
+    "write invented": ("wrote", set_to("steps.0.results.0.data", "wrote 9 characters"), "comes out otherwise"),
     "tool faults changed": ("completed", set_to("tool_faults", {"in_text": 1}), "tool_faults: "),
     "seed changed": ("completed", set_to("calls.1.seed", 8), "calls[1]: temperature, seed or num_ctx"),
     "error hidden": ("server_failed", set_to("calls.2.error", None), "calls[2]: error is None"),

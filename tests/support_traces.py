@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
 
 from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.llm.backends.base import ChatRequest
@@ -10,7 +13,7 @@ from agent.llm.backends.scripted import ScriptedReply
 from agent.llm.bounds import PreviousCall, grown_bound, sent_bytes_bound
 from agent.prompts.budget_line import BudgetLeft, budget_line
 from agent.state import AgentState, AssertResult, LLMCall, Message, Verdict
-from tests.support_runs import PRICES, CountingBackend, act, answer, run_script
+from tests.support_runs import PRICES, CountingBackend, act, answer, run_script, turn
 
 BUSY = ScriptedReply(body='{"error":"server busy, please try again.  maximum pending requests exceeded"}', status=503)
 BROKEN = ScriptedReply(body='{"error":"something broke"}', status=500)
@@ -24,6 +27,11 @@ def _interrupted(_request: ChatRequest, number: int) -> ScriptedReply:
     if number == 2:
         raise KeyboardInterrupt
     return ScriptedReply(act(f"{number}+1"))
+
+
+def _in_folder(script: Sequence[str], **more: Any) -> AgentState:
+    with tempfile.TemporaryDirectory() as folder:
+        return run_script(script, workspace=Path(folder).resolve(), **more)
 
 
 _RUNS: dict[str, Callable[[], AgentState]] = {
@@ -61,6 +69,13 @@ _RUNS: dict[str, Callable[[], AgentState]] = {
     "allowed": lambda: run_script([act("6*7"), answer("42")], approve={"read": "ask"}, approver=lambda _call: True),
     "forbidden": lambda: run_script([act("6*7"), answer("no")], approve={"read": "deny"}, evidence=False),
     "bled": lambda: run_script([act("The expression to evaluate"), act("6*7"), answer("42")]),
+    "wrote": lambda: _in_folder(
+        [turn(action={"tool": "write_file", "args": {"path": "notes.txt", "content": "hello"}}), answer("done")],
+        tools_named="fs",
+    ),
+    "batch_around": lambda: run_script(
+        [act("6*7"), answer("42")], parent=BudgetEnforcer(Limits(None, 150_000), PRICES, scope="batch")
+    ),
     "cut_prompt": lambda: run_script(CountingBackend([act("1"), ScriptedReply(act("2"), prompt_tokens=100)])),
 }
 GENUINE = tuple(_RUNS)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.acting import MAX_CALLS_A_REPLY
 from agent.budget import Limits
+from agent.llm.backends.base import ChatRequest
+from agent.llm.backends.scripted import ScriptedReply
 from agent.loop import run_task
 from agent.prompts import notices
 from agent.state import AgentState, ToolCall
+from agent.tools.base import ToolError
 from evals.verify import verify
 from tests.support_runs import act, answer, new_run, run_script, turn
 
@@ -191,3 +196,99 @@ def test_no_further_turn_is_asked_for_once_the_run_has_ended() -> None:
     run = new_run([act("1+1")] * 12)
     run.follow_ups = iter(lambda: pytest.fail("asked for a further turn"), None)
     assert run_task(run).status == "loop_detected"
+
+
+# -- time, and replies without measure --------------------------------------------------------------------------------
+
+
+def native_calls(count: int) -> ScriptedReply:
+    calls = [{"name": "calculate_math", "arguments": {"expression": f"{n}+1"}} for n in range(count)]
+    return ScriptedReply(tool_calls=calls, completion_tokens=500)
+
+
+def test_a_reply_of_thousands_of_calls_has_the_first_few_made_and_the_rest_told() -> None:
+    state = run_script([native_calls(2000), "many"], strategy_name="native", evidence=False, limits=Limits(3, None))
+    results = state.steps[0].results
+    assert [result.success for result in results[:MAX_CALLS_A_REPLY]] == [True] * MAX_CALLS_A_REPLY
+    assert {result.error_type for result in results[MAX_CALLS_A_REPLY:]} == {"skipped"}
+    assert verify(state) == []
+
+
+def test_a_result_that_is_known_does_not_stop_what_comes_after_it(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("x")
+    read = {"tool": "read_file", "args": {"path": "a.txt"}}
+    write = {"tool": "write_file", "args": {"path": "b.txt", "content": "x"}}
+    finish = {"tool": "finish", "args": {"summary": "copied"}}
+    script = ["think", [read], "think", [read, write, finish]]
+    state = run_script(
+        [reply if isinstance(reply, str) else json.dumps(reply) for reply in script],
+        strategy_name="two_phase",
+        tools_named="fs",
+        workspace=tmp_path,
+        evidence=False,
+    )
+    assert [result.error_type for result in state.steps[1].results] == ["repeated", None]
+    assert (state.status, state.answer) == ("completed", "copied")
+    assert verify(state) == []
+
+
+def test_words_that_a_tool_or_an_earlier_turn_gave_are_no_bleed(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("The text exactly as it is to stand there.\n")
+    copy = use("write_file", path="b.txt", content="The text exactly as it is to stand there.\n")
+    state = run_script(
+        [use("read_file", path="a.txt"), copy, answer("ok")], tools_named="fs", workspace=tmp_path, evidence=False
+    )
+    assert (tmp_path / "b.txt").exists()
+    assert state.tool_faults == {}
+
+
+@pytest.mark.parametrize("strategy", ["pipeline", "dispatch"])
+@pytest.mark.parametrize(
+    "call",
+    [
+        '<tool_call>{"name": "calculate_math", "arguments": {"expression": "6*7"}}</tool_call>',
+        ScriptedReply(tool_calls=[{"name": "calculate_math", "arguments": {"expression": "6*7"}}]),
+    ],
+)
+def test_a_call_in_place_of_an_answer_is_no_answer_and_is_counted(strategy: str, call: str | ScriptedReply) -> None:
+    def script(_request: ChatRequest, number: int) -> ScriptedReply:
+        if number == 0:
+            return ScriptedReply('{"tool": "none", "enough": true}')
+        given = call if isinstance(call, ScriptedReply) else ScriptedReply(call)
+        return given if number == 1 else ScriptedReply("It is a nice day.")
+
+    state = run_script(script, task="Say something nice.", strategy_name=strategy, evidence=False)
+    assert state.answer == "It is a nice day."
+    assert state.tool_faults == {"in_text": 1}
+    assert verify(state) == []
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind"),
+    [
+        ('<tool_call>{"name": "calculate_math", "arguments": {"expression": "6*7"}}</tool_call>', "in_text"),
+        (ScriptedReply(tool_calls=[{"name": "calculate_math", "arguments": {"expression": "6*7"}}]), "in_text"),
+        (turn(action={"tool": "calculate_math", "arguments": {"expression": "6*7"}}), "bad_arguments"),
+        ("I can not do that.", None),
+    ],
+)
+def test_a_call_in_another_form_than_the_contract_is_counted(reply: str | ScriptedReply, kind: str | None) -> None:
+    state = run_script([reply, act("6*7"), answer("42")])
+    assert state.tool_faults == ({kind: 1} if kind else {})
+    assert verify(state) == []
+
+
+def test_an_answer_that_is_cut_off_is_no_fault_of_a_tool_call() -> None:
+    state = run_script(
+        ['{"tool": "none"}', "word " * 4000, "A nice day."],
+        task="Say something.",
+        strategy_name="dispatch",
+        evidence=False,
+    )
+    assert state.answer == "A nice day."
+    assert state.tool_faults == {}
+
+
+def test_no_tool_may_speak_in_the_loops_own_words() -> None:
+    with pytest.raises(ValueError, match="the loop's own"):
+        ToolError("denied", "x")

@@ -15,6 +15,7 @@ from agent.loop import run_task
 from agent.prompts import notices
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState
+from evals.verify import verify
 from tests.support_runs import PRICES, CountingBackend, act, answer, new_run, run_script, turn
 
 
@@ -232,11 +233,12 @@ def test_ctrl_c_in_the_middle_of_a_call_keeps_what_was_done() -> None:
 
 
 def test_the_clock_ends_a_run() -> None:
-    state = run_script(
-        [ScriptedReply(act("6*7"), seconds=0.05), answer("42")], limits=Limits(10, 200_000, max_seconds=0.04)
-    )
+    slow = ScriptedReply(act("6*8"), seconds=0.35)
+    state = run_script([act("6*7"), slow, answer("42")], limits=Limits(10, 200_000, max_seconds=0.3))
     assert state.status == "timeout"
     assert state.answer_is_partial
+    assert state.steps[1].results[0].error_type == "out_of_time", "no tool is started any more"
+    assert verify(state) == []
 
 
 def test_a_batch_without_money_stops_its_runs() -> None:

@@ -289,6 +289,10 @@ def ollama(seen: Seen) -> Iterable[bytes]:
     if seen.path in LOOK_UPS:
         yield http_reply(json.dumps(LOOK_UPS[seen.path]))
         return
+    if seen.json.get("_debug_render_only"):
+        prompt = json.dumps(seen.json["messages"]) + json.dumps(seen.json["tools"])
+        yield http_reply(json.dumps({"_debug_info": {"rendered_template": prompt}}))
+        return
     has_result = seen.json["messages"][-1]["role"] == "tool"
     said: list[dict[str, Any]] = [{"content": "It "}, {"content": "is 42."}] if has_result else [{"content": ""}]
     if not has_result:
@@ -319,7 +323,8 @@ def v1(seen: Seen) -> Iterable[bytes]:
 def over_the_wire(backend: Backend) -> tuple[AgentState, list[str]]:
     """A run over a socket, and what was streamed to the person."""
     heard = Heard()
-    state = run_task(new_run(backend, strategy_name="native", evidence=False, reporter=heard))
+    run = new_run(backend, strategy_name="native", tools_named="core,fs,code", evidence=False, reporter=heard)
+    state = run_task(run)
     assert verify(state) == []
     assert (state.status, state.answer, state.tool_faults) == ("completed", "It is 42.", {})
     return state, heard.pieces
@@ -327,10 +332,13 @@ def over_the_wire(backend: Backend) -> tuple[AgentState, list[str]]:
 
 def test_ollama_is_sent_its_roles_and_the_answer_is_streamed() -> None:
     with serving(ollama) as wire:
-        _, pieces = over_the_wire(OllamaBackend(wire.url, "m"))
+        state, pieces = over_the_wire(OllamaBackend(wire.url, "m"))
+    assert [entry.bound_kind for entry in state.ledger] == ["rendered", "grown"]
     assert pieces == ["It ", "is 42."]
-    first, second = (seen.json for seen in wire.seen if seen.path == "/api/chat")
-    assert first["tools"] == second["tools"]
+    chats = [seen.json for seen in wire.seen if seen.path == "/api/chat"]
+    rendered, first, second = chats
+    assert rendered["_debug_render_only"] is True, "the first prompt is bounded by what the server makes of it"
+    assert first["tools"] == second["tools"] == rendered["tools"]
     assistant, result = second["messages"][-2:]
     assert assistant == {"role": "assistant", "content": "", "tool_calls": [{"id": "call_a", "function": CALL}]}
     assert {key: result[key] for key in ("role", "tool_name", "tool_call_id")} == {

@@ -153,7 +153,7 @@ def test_two_ways_of_driving_are_compared_and_invalid_runs_are_not_scored() -> N
 
 
 def test_ways_are_compared_case_by_case_with_what_they_used_and_their_faults() -> None:
-    states = []
+    states: list[AgentState] = []
     for strategy, passed in (("react", True), ("native", False)):
         for case_id in ("a", "b"):
             state = judged(genuine("completed"), case_id=case_id, passed=passed or case_id == "a")

@@ -14,12 +14,12 @@ import pytest
 from agent.budget import Limits
 from agent.config import EMBEDDED_MODEL
 from agent.llm.backends.embedded import EmbeddedBackend
-from agent.loop import run_task
 from agent.strategies.registry import STRATEGIES
 from evals.plan import ASKS_FOR_EVIDENCE
-from evals.verify import not_replayed, verify
+from evals.replay import why_not
+from evals.verify import verify
 from tests.support_cache import cache_lines
-from tests.support_runs import new_run
+from tests.support_runs import finished, new_run
 
 WINDOW = 2048
 # Few and short calls, because each of its tokens is real work; EMBEDDED_CALLS=10 spends a whole budget.
@@ -66,13 +66,13 @@ def test_a_run_ends_within_its_budget_and_its_cache_holds(
         workspace=tmp_path,
         corpus=tmp_path,
     )
-    state = run_task(run)
+    state = finished(run, tmp_path)
     assert state.status in ("completed", "budget_exhausted", "loop_detected"), state.status_reason
     assert state.status_reason
     assert 0 < state.calls_used <= MAX_CALLS
     assert state.cost_microusd <= MAX_COST
     assert verify(state) == []
-    assert not_replayed(state) is None, "verified means replayed too"
+    assert why_not(state) is None, "verified means replayed too"
     lines = cache_lines(state, backend)
     table = "\n".join(map(str, lines))
     assert all(line.share >= LEAST_CACHED for line in lines), table

@@ -13,8 +13,9 @@ import pytest
 
 from agent.state import AgentState
 from evals.cases import load_suite
+from evals.replay import why_not
 from evals.traces import load
-from evals.verify import not_replayed, verify
+from evals.verify import verify
 from tests.support_cli import ROOT, Desk
 from tests.support_competent import MODEL, competent
 from tests.support_plans import Action, Plans, load_plans
@@ -73,7 +74,7 @@ def test_a_competent_model_passes_every_case(desk: Desk, suite: str, strategy: s
         assert state.verdict is not None
         assert [line for line in state.verdict.asserts if not line.passed] == [], state.case_id
         assert verify(state) == []
-        assert not_replayed(state) is None, "verified means replayed too"
+        assert why_not(state) is None, "verified means replayed too"
         assert state.strategy == strategy
         assert state.calls_used <= 10
 

@@ -135,10 +135,10 @@ def test_a_surprising_field_is_refused(tmp_path: Path) -> None:
 def test_a_trace_of_schema_1_is_read_and_still_verifies(kind: str, tmp_path: Path) -> None:
     document = json.loads(genuine(kind).model_dump_json())
     (known,) = document.pop("system_prompt_hashes")
-    for field in ("follow_ups", "chosen", "now", "workspace", "approve", "tool_faults"):
+    for field in ("follow_ups", "chosen", "now", "workspace", "approve", "tool_faults", "sandbox", "code"):
         document.pop(field)
     for call in document["calls"]:
-        for field in ("after", "phase", "continues", "stop"):
+        for field in ("after", "phase", "continues", "stop", "answer_caps"):
             call.pop(field)
     path = tmp_path / "old.json"
     path.write_text(json.dumps(document | {"schema_version": 1, "system_prompt_hash": known}))

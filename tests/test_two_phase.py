@@ -375,7 +375,7 @@ def test_after_a_last_answer_that_cannot_be_used_the_next_still_follows() -> Non
     def script(request: ChatRequest, number: int) -> ScriptedReply:
         return ScriptedReply("no JSON at all") if number < 2 else steady(request, number)
 
-    state = run(Server(script, counts=True), limits=Limits(10, 20_000))
+    state = run(Server(script, counts=True), limits=Limits(10, 21_000))
     assert [call.phase for call in state.calls] == ["think", "answer", "answer"]
     assert state.status == "completed"
     assert [message.role for message in prompts_of(state)[-1]] == ["system", "user", "assistant", "user"]

@@ -21,13 +21,12 @@ from pydantic import Field, create_model
 from agent.llm.backends.base import Backend
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
-from agent.loop import run_task
 from agent.strategies.registry import STRATEGIES
 from agent.tools.base import Params, Tool, ToolContext
 from agent.tools.registry import TOOLSETS
 from evals.plan import ASKS_FOR_EVIDENCE
 from evals.verify import verify
-from tests.support_runs import new_run
+from tests.support_runs import finished, new_run
 from tests.support_wire import FIXTURES, Seen, Wire, body_in_pieces, http_reply, serving
 
 CASES: list[dict[str, Any]] = [
@@ -164,7 +163,7 @@ def test_every_strategy_ends_clearly(
             evidence=strategy in ASKS_FOR_EVIDENCE,
             workspace=tmp_path,
         )
-        state = run_task(run)
+        state = finished(run, tmp_path)
         way = f"{strategy}, told {told}: {state.status} ({state.status_reason})"
         assert state.status in ENDINGS, way
         assert state.status_reason, way

@@ -60,12 +60,13 @@ class Bleed:
     replacement: ToolCall | None
 
 
-def prompt_bleed(call: ToolCall, schema: dict[str, Any], user_text: str) -> Bleed | None:
+def prompt_bleed(call: ToolCall, schema: dict[str, Any], user_text: str, heard: str = "") -> Bleed | None:
     """The first text argument that is prompt bleed, None where there is none.
 
-    `schema` is the tool's plain parameter schema, `user_text` what the user said last.
+    `schema` is the tool's plain parameter schema, `user_text` what the user said last, `heard` what else the user and
+    the tools have said.
     """
-    user = _words(user_text)
+    user = _words(f"{user_text}\n{heard}")
     for parameter, node in schema.get("properties", {}).items():
         value = call.arguments.get(parameter)
         if isinstance(value, str) and _text_branches(node):

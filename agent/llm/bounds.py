@@ -1,8 +1,9 @@
 """How many prompt tokens a request can have at most, before it is sent. Never below the truth.
 
-Three ways, best first: the server counts exactly; the conversation only grew, so the last count plus what was added;
-the bytes of all that is sent. A byte-level tokenizer spends at most one token on a byte, and its special tokens are
-covered by an allowance. Pure, so that a verifier can work every bound out again from a trace.
+Four ways, best first: the server counts exactly; the conversation only grew, so the last count plus what was added;
+the bytes of the prompt as the server renders it; the bytes of all that is sent. A byte-level tokenizer spends at most
+one token on a byte, and its special tokens are covered by an allowance. Pure, so that a verifier can work every bound
+out again from a trace.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from agent.state import BoundKind, Message, Usage
+from agent.state import BoundKind, Message, Purpose, Usage
 
 # What a chat template may put around one message: role headers, turn ends, and the opening of the reply. Measured
 # templates need 4 to 10 tokens a message; a model without special tokens spells the same markers out, at most 61 bytes
@@ -70,6 +71,23 @@ def sent_bytes_bound(messages: Sequence[Message], tools: Sequence[dict[str, Any]
     if tools:
         size += 2 * len(json.dumps(list(tools), ensure_ascii=True))
     return Bound(size + HEAD_ALLOWANCE, "sent_bytes")
+
+
+def rendered_bound(size: int) -> Bound:
+    """The bound for a first call whose prompt the server has rendered: its bytes, and what a tokenizer puts around."""
+    return Bound(size + MESSAGE_ALLOWANCE, "rendered")
+
+
+def answer_bound(
+    purpose: Purpose, messages: Sequence[Message], tools: Sequence[dict[str, Any]] | None, bound: Bound
+) -> int | None:
+    """What the answer kept back beside an action holds of its prompt, where tools are in it: they are left out then.
+
+    None where it holds all of it.
+    """
+    if purpose != "act" or not tools or bound.kind not in ("rendered", "sent_bytes"):
+        return None
+    return min(bound.tokens, sent_bytes_bound(messages).tokens)
 
 
 def grown_bound(messages: Sequence[Message], previous: PreviousCall, tools_hash: str | None = None) -> Bound | None:

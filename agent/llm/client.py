@@ -16,11 +16,11 @@ from agent.budget import BudgetEnforcer, Reservation
 from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, NotSentError
 from agent.journal import Journal
 from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
-from agent.llm.bounds import Bound
+from agent.llm.bounds import Bound, answer_bound, rendered_bound
 from agent.llm.envelopes import usage_of
 from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
-from agent.llm.replies import Reply, read_reply, read_thinking
+from agent.llm.replies import TOOL_CALL, Reply, holds_call, read_reply, read_thinking
 from agent.prompts.budget_line import BudgetLeft
 from agent.redaction import redacted
 from agent.reporter import Reporter
@@ -88,6 +88,7 @@ class LLMClient:
         self._secrets = secrets
         self._history = History()
         self._hashes: dict[int, tuple[Any, str]] = {}
+        self._answer_caps: list[int] = []
         self.step = 0
 
     @property
@@ -108,12 +109,20 @@ class LLMClient:
         )
 
     def refuse_late(self) -> None:
-        """Nothing, or where the run's time is over, its error: for a step that calls no model.
+        """Nothing, or where the run's time is over or a person has stopped it, its error: for steps without a call.
 
         Raises:
             BudgetExceededError: the cap is seconds.
+            CancelledRunError: the person asked to stop.
         """
+        if self._cancelled.is_set():
+            raise CancelledRunError
         self._enforcer.refuse_late()
+
+    def is_over(self) -> bool:
+        """Whether the run's time is over or a person has stopped it."""
+        left = self._enforcer.seconds_left()
+        return self._cancelled.is_set() or (left is not None and left <= 0)
 
     def answer_cap(self, messages: Sequence[Message]) -> int:
         """How many tokens a final answer to `messages` may take as things stand; 0 where none can be paid for.
@@ -126,10 +135,11 @@ class LLMClient:
         request = self._request(Ask(tuple(messages), "answer"))
         bound = self._bound(request)
         try:
-            wanted = self._fitting_cap(bound)
+            cap = self._enforcer.payable_completion_tokens(bound.tokens, self._fitting_cap(bound))
         except BudgetExceededError:
-            return 0
-        return self._enforcer.payable_completion_tokens(bound.tokens, wanted)
+            cap = 0
+        self._answer_caps.append(cap)
+        return cap
 
     def chat(self, ask: Ask) -> Reply:
         """One reply, over as many attempts as the fault and the budget allow.
@@ -158,7 +168,11 @@ class LLMClient:
         request = self._request(ask)
         bound = self._bound(request)
         reservation = self._enforcer.reserve(
-            bound.tokens, self._fitting_cap(bound), purpose=ask.purpose, bound_kind=bound.kind
+            bound.tokens,
+            self._fitting_cap(bound),
+            purpose=ask.purpose,
+            bound_kind=bound.kind,
+            answer_tokens_bound=answer_bound(ask.purpose, request.messages, request.tools, bound),
         )
         entry = reservation.entry
         self._state.ledger.append(entry)
@@ -197,8 +211,19 @@ class LLMClient:
             raise
         if exact is not None:
             return Bound(exact, "exact")
-        base = self._history.base(request.messages)
-        return prompt_bound(request.messages, base, tools=request.tools, tools_hash=self._hash(request.tools))
+        base, tools_hash = self._history.base(request.messages), self._hash(request.tools)
+        bound = prompt_bound(request.messages, base, tools=request.tools, tools_hash=tools_hash)
+        if bound.kind == "sent_bytes" and request.tools and (rendered := self._rendered(request)) is not None:
+            return rendered_bound(rendered)
+        return bound
+
+    def _rendered(self, request: ChatRequest) -> int | None:
+        """The bytes of the prompt as the server renders it, where it does so without generating."""
+        try:
+            return self._backend.rendered_bytes(request)
+        except BackendError as error:
+            error.retry = False  # nothing was called
+            raise
 
     def _fitting_cap(self, bound: Bound) -> int:
         """The completion cap, kept inside the model's window where the prompt's size is known exactly."""
@@ -229,6 +254,7 @@ class LLMClient:
             appended=list(request.messages[carried:]),
             continues=request.continues,
             stop=list(request.stop),
+            answer_caps=self._asked_caps(),
             schema_hash=self._hash(request.schema),
             tools_hash=self._hash(request.tools),
             temperature=request.temperature,
@@ -237,6 +263,10 @@ class LLMClient:
             endpoint="",
             streamed=request.stream,
         )
+
+    def _asked_caps(self) -> list[int]:
+        caps, self._answer_caps = self._answer_caps, []
+        return caps
 
     def _send(self, request: ChatRequest, reservation: Reservation, call: LLMCall) -> RawReply:
         started = time.perf_counter()
@@ -304,7 +334,15 @@ class LLMClient:
         refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx, exact)
         if ask.thinks:
             return read_thinking(envelope)
-        return read_reply(envelope, schema=_read_as(ask), tools=ask.tools or ())
+        schema = _read_as(ask)
+        if schema is None:
+            return read_reply(envelope, tools=ask.tools or ())
+        try:
+            return read_reply(envelope, schema=schema)
+        except ModelError as error:
+            if error.detail is None and holds_call(envelope, ask.tools or ()):
+                error.detail = TOOL_CALL
+            raise
 
     @staticmethod
     def _note_timing(call: LLMCall, envelope: Envelope) -> None:

@@ -25,6 +25,10 @@ Source = Literal["none", "native", "text"]
 
 NATIVE_BESIDE_JSON = "native_calls_beside_json"
 CUT_THINKING = "cut_thinking"
+NATIVE_BESIDE_THINKING = "native_calls_beside_thinking"
+# Details of a ModelError: a tool call stands where none was asked for, or an action has not the form it should have.
+TOOL_CALL = "tool_call"
+ACTION = "action"
 _FENCE_OPEN = re.compile(r"```\w*")
 # Where an object or a list may begin inside prose: `{curly}` and `[1]` in a sentence do not look like this.
 _STARTS = {"object": re.compile(r"\{\s*[\"}]"), "array": re.compile(r"\[\s*[\[{\"\]]")}
@@ -104,9 +108,18 @@ def read_thinking(envelope: Envelope) -> Reply:
     reply = Reply("\n".join(part for part in parts if part))
     if not reply.thinking:
         raise ModelError("empty_reply", "the reply holds no thinking")
+    if envelope.native_calls:
+        reply.repairs.append(NATIVE_BESIDE_THINKING)
     if envelope.finish == "length":
         reply.repairs.append(CUT_THINKING)
     return reply
+
+
+def holds_call(envelope: Envelope, tools: Sequence[dict[str, Any]]) -> bool:
+    """Whether a reply that was to be JSON holds a call of one of these tools in another form."""
+    if not tools:
+        return False
+    return bool(envelope.native_calls) or bool(calls_in_text(split_thinking(envelope.content)[1], tools, []))
 
 
 def nothing_said(thinking: str, finish: str | None) -> ModelError:

@@ -38,3 +38,13 @@ def forbidden_call(name: str) -> str:
 def denied_call(name: str) -> str:
     """The observation in place of a call that a person did not allow."""
     return f"The person did not allow this call of {name}. Do without it, or answer."
+
+
+def too_many_calls(most: int) -> str:
+    """The observation in place of the calls of a reply that holds more than are made."""
+    return f"Not run: only the first {most} calls of a reply are made. Make fewer at a time."
+
+
+def out_of_time() -> str:
+    """The observation in place of an action that the run has no time left for."""
+    return "Not run: the time of the run is over."

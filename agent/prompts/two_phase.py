@@ -20,6 +20,9 @@ THINK_END = "</think>"
 NOTHING_WRITTEN = "(nothing)"
 NO_ACTIONS = "I did not get anything done."
 THINKING_CUT = "Your thinking was cut off at its limit. Think in fewer words."
+CALL_BESIDE_THINKING = (
+    "The call that you made beside your thinking was not run. Write actions when you are asked for them."
+)
 NO_THINKING = "You did not think. Say in words what to do before you act."
 FINISH_IS_VOID = "You did not get to finish: an action before it failed."
 MAX_VALUE_CHARS = 300  # of one argument in the chronicle

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agent.errors import ModelError
+from agent.llm.replies import ACTION
 from agent.prompts.two_phase import FINISH
 from agent.state import ToolCall
 from agent.strategies.answer_room import answer_chars
@@ -61,4 +62,4 @@ def _summary(finish: ToolCall) -> str:
 
 
 def _mismatch(message: str) -> ModelError:
-    return ModelError("schema_mismatch", message)
+    return ModelError("schema_mismatch", message, detail=ACTION)

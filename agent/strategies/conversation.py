@@ -7,17 +7,21 @@ from typing import Any
 
 from agent.errors import ModelError
 from agent.llm.client import Ask, LLMClient
-from agent.llm.replies import Reply
+from agent.llm.replies import TOOL_CALL, Reply
 from agent.prompts.budget_line import budget_line
 from agent.state import AgentState, Message, Purpose, StepRecord
 from agent.strategies.base import NO_REPLY
 
 
 class Conversation:
-    """One system message and what was said after it. A strategy may hold several in one run."""
+    """One system message and what was said after it. A strategy may hold several in one run.
 
-    def __init__(self, system: str) -> None:
+    `tools` are those that the run has, for a conversation of answers: a call in one is told from words.
+    """
+
+    def __init__(self, system: str, tools: Sequence[dict[str, Any]] = ()) -> None:
         self._messages = [Message(role="system", content=system)]
+        self._tools = tuple(tools) or None
         self._heard = 0  # steps of the run
 
     def ask(
@@ -39,12 +43,24 @@ class Conversation:
         """
         tail = self._tail(llm, text)
         try:
-            messages = (*self._messages, tail)
-            reply = llm.chat(Ask(messages, purpose, schema=schema, stream=stream, phase=phase, as_text=as_text))
+            reply = llm.chat(
+                Ask(
+                    (*self._messages, tail),
+                    purpose,
+                    schema=schema,
+                    tools=self._tools,
+                    send_tools=False,
+                    stream=stream,
+                    phase=phase,
+                    as_text=as_text,
+                )
+            )
         except ModelError:
             self._keep(llm, tail)
             raise
         self._keep(llm, tail)
+        if reply.calls:
+            raise no_more_calls()
         return reply
 
     def note(self, llm: LLMClient, text: str, answer: str) -> None:
@@ -69,6 +85,11 @@ class Conversation:
 
     def _grow(self, tail: Message, reply: str | None) -> None:
         self._messages += [tail, Message(role="assistant", content=reply or NO_REPLY)]
+
+
+def no_more_calls() -> ModelError:
+    """The error for a tool call where only an answer was asked for."""
+    return ModelError("schema_mismatch", "it is a tool call, and none can be made any more", detail=TOOL_CALL)
 
 
 def earlier_turns(state: AgentState) -> list[tuple[str, str]]:

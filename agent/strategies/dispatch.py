@@ -45,7 +45,7 @@ class Dispatch:
         self._extract_systems = {name: prompts.extract_system(tools.prose_of(name)) for name in tools.names}
         self.system_prompts = (self._probe_system, *self._extract_systems.values(), prompts.ANSWER_SYSTEM)
         self._tools, self._keywords = tools, KeywordRouter(tools)
-        self._answers = Conversation(prompts.ANSWER_SYSTEM)
+        self._answers = Conversation(prompts.ANSWER_SYSTEM, tools.native_tools())
         self._extraction: Conversation | None = None
         self._wanted: str | None = None  # the tool that this turn needs
         self._asked_turn: int | None = None  # the last turn that the model was asked to answer

@@ -15,6 +15,7 @@ from agent.prompts import native as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, GuardEvent, Message, ToolFault
 from agent.strategies.base import NO_REPLY, Decision, steps_of_turn
+from agent.strategies.conversation import no_more_calls
 from agent.tools.registry import ToolRegistry
 
 MAX_ROUNDS = 5  # of tool calls in one of the user's turns; then an answer is asked for
@@ -48,8 +49,7 @@ class Native:
             return Decision(refused=[error], events=self._told())
         if final and reply.calls:
             self._grow(tail, _text(llm))
-            refusal = ModelError("schema_mismatch", "it is a tool call, and none can be made any more")
-            return Decision(thinking=reply.thinking, refused=[refusal], events=self._told())
+            return Decision(thinking=reply.thinking, refused=[no_more_calls()], events=self._told())
         self._grow(tail, self._said(reply, llm))
         return self._decision(reply, llm)
 

@@ -33,7 +33,7 @@ class Pipeline:
         extractors = {name: prompts.extract_system(tools.prose_of(name)) for name in tools.names}
         self.system_prompts = (router, *extractors.values(), answerer)
         self._tools, self._keywords = tools, KeywordRouter(tools)
-        self._router, self._answerer = Conversation(router), Conversation(answerer)
+        self._router, self._answerer = Conversation(router), Conversation(answerer, tools.native_tools())
         self._extractors = {name: Conversation(system) for name, system in extractors.items()}
         self._noted = Decision()  # what the step under way has to tell beside its action or answer
         self._enough = False

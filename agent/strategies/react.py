@@ -11,6 +11,7 @@ from typing import Any
 from agent.errors import ModelError
 from agent.guards.evidence import has_evidence
 from agent.llm.client import Ask, LLMClient
+from agent.llm.replies import ACTION, TOOL_CALL
 from agent.prompts import react as prompts
 from agent.prompts.budget_line import BudgetLeft
 from agent.state import AgentState, Message, ToolCall
@@ -33,6 +34,7 @@ class React:
     def __init__(self, tools: ToolRegistry, max_completion_tokens: int) -> None:
         self.system_prompts = (prompts.system_prompt(tools.prose()),)
         self._messages: list[Message] = [Message(role="system", content=self.system_prompts[0])]
+        self._tools = tuple(tools.native_tools())
         self._act = _turn_schema(tools.action_schema(), {"type": "null"})
         self._either = {"anyOf": [self._act, answer_schema(max_completion_tokens, MAX_THOUGHT_CHARS)]}
 
@@ -42,9 +44,10 @@ class React:
         messages = (*self._messages, tail)
         if answer_only:
             schema = answer_schema(llm.answer_cap(messages), MAX_LAST_THOUGHT_CHARS)
-            ask = Ask(messages, "answer", schema=schema, phase="answer")
+            ask = Ask(messages, "answer", schema=schema, tools=self._tools, send_tools=False, phase="answer")
         else:
-            ask = Ask(messages, "act", schema=self._act if _must_act(state) else self._either, phase="turn")
+            schema = self._act if _must_act(state) else self._either
+            ask = Ask(messages, "act", schema=schema, tools=self._tools, send_tools=False, phase="turn")
         try:
             reply = llm.chat(ask)
         except ModelError:
@@ -107,7 +110,9 @@ def read_turn(value: Any) -> Decision:
     if not isinstance(value, dict):
         raise _mismatch("it must be one JSON object.")
     if unknown := sorted(set(value) - set(_FIELDS)):
-        raise _mismatch(f"unknown field {unknown[0]!r:.60}; the fields are {', '.join(_FIELDS)}.")
+        is_call = "name" in unknown and not {"arguments", "parameters"}.isdisjoint(unknown)
+        detail = TOOL_CALL if is_call else None
+        raise _mismatch(f"unknown field {unknown[0]!r:.60}; the fields are {', '.join(_FIELDS)}.", detail)
     action, answer = value.get("action"), value.get("final_answer")
     if (action is None) == (answer is None):
         raise _mismatch('exactly one of "action" and "final_answer" must be given, the other null.')
@@ -135,9 +140,9 @@ def _read_reflection(value: dict[str, Any], decision: Decision) -> None:
 
 def _read_action(action: Any) -> ToolCall:
     if not isinstance(action, dict) or set(action) != {"tool", "args"}:
-        raise _mismatch('"action" must be an object with exactly "tool" and "args".')
+        raise _mismatch('"action" must be an object with exactly "tool" and "args".', ACTION)
     if not isinstance(action["tool"], str) or not isinstance(action["args"], dict):
-        raise _mismatch('"tool" must be a name and "args" an object.')
+        raise _mismatch('"tool" must be a name and "args" an object.', ACTION)
     return ToolCall(name=action["tool"], arguments=action["args"])
 
 
@@ -150,5 +155,5 @@ def _read_answer(answer: Any) -> tuple[str, list[str]]:
     return json.dumps(answer, ensure_ascii=False), ["answer_as_json"]
 
 
-def _mismatch(message: str) -> ModelError:
-    return ModelError("schema_mismatch", message)
+def _mismatch(message: str, detail: str | None = None) -> ModelError:
+    return ModelError("schema_mismatch", message, detail=detail)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agent.errors import ModelError
 from agent.llm.client import Ask, LLMClient
-from agent.llm.replies import CUT_THINKING
+from agent.llm.replies import CUT_THINKING, NATIVE_BESIDE_THINKING
 from agent.prompts import two_phase as prompts
 from agent.state import AgentState, GuardEvent, Message
 from agent.strategies.action_array import finish_form, read_actions
@@ -35,6 +35,7 @@ class TwoPhase:
     def __init__(self, tools: ToolRegistry, max_completion_tokens: int) -> None:
         self.system_prompts = (prompts.system_prompt(tools.prose(), MAX_ACTIONS),)
         self._messages: list[Message] = [Message(role="system", content=self.system_prompts[0])]
+        self._tools = tuple(tools.native_tools()) or None
         self._actions = tools.actions_schema(MAX_ACTIONS, extra=(finish_form(max_completion_tokens),))
         self._thought: Thought | None = None
         self._would_finish = False
@@ -54,8 +55,9 @@ class TwoPhase:
             reply = llm.chat(ask)
         except ModelError:  # actions may come without it
             return Thought(tail, "", [_event(prompts.NO_THINKING)])
-        is_cut = CUT_THINKING in reply.repairs
-        return Thought(tail, reply.thinking, [_event(prompts.THINKING_CUT)] if is_cut else [])
+        events = [_event(prompts.THINKING_CUT)] if CUT_THINKING in reply.repairs else []
+        events += [_event(prompts.CALL_BESIDE_THINKING)] if NATIVE_BESIDE_THINKING in reply.repairs else []
+        return Thought(tail, reply.thinking, events)
 
     def _act(self, state: AgentState, llm: LLMClient, thought: Thought) -> Decision:
         continues = state.model.continues
@@ -64,7 +66,15 @@ class TwoPhase:
         else:
             rest = _closed(thought, prompts.ACT_NOW, llm)
         messages = (*self._messages, thought.tail, *rest)
-        ask = Ask(messages, "act", schema=self._actions, phase="act", continues=continues)
+        ask = Ask(
+            messages,
+            "act",
+            schema=self._actions,
+            tools=self._tools,
+            send_tools=False,
+            phase="act",
+            continues=continues,
+        )
         return self._carried_out(ask, llm, thought)
 
     def _answer(self, state: AgentState, llm: LLMClient) -> Decision:
@@ -79,15 +89,13 @@ class TwoPhase:
 
     def _carried_out(self, ask: Ask, llm: LLMClient, thought: Thought) -> Decision:
         """The decision of a reply. Whatever it is, the thinking leaves the conversation."""
-        done = prompts.NO_ACTIONS
         try:
             reply = llm.chat(ask)
             decision = read_actions(reply.answer, answer_only=ask.purpose == "answer")
-            done = prompts.intention(decision.actions, decision.answer)
-        except ModelError:
-            self._grow(thought, done)
-            raise
-        self._grow(thought, done)
+        except ModelError as error:
+            self._grow(thought, prompts.NO_ACTIONS)
+            return Decision(thinking=thought.text, refused=[error], events=thought.events)
+        self._grow(thought, prompts.intention(decision.actions, decision.answer))
         self._would_finish = decision.answer is not None
         decision.thinking = "\n".join(part for part in (thought.text, reply.thinking) if part)
         decision.repairs, decision.events = reply.repairs, thought.events

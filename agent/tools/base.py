@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -12,7 +13,10 @@ from pydantic import BaseModel, ConfigDict
 
 from agent.egress.fetch import Reach
 from agent.sandbox.ladder import Isolation
+from agent.state import LOOP_REFUSALS
 
+# Gives each text's meaning as a vector of one length.
+Embed = Callable[[Sequence[str]], list[list[float]]]
 Effect = Literal["read", "write", "execute", "network"]
 
 
@@ -26,9 +30,14 @@ class ToolError(Exception):
     """A tool could not do what was asked; the message tells the model what to do instead.
 
     `error_type` is a short fixed word (bad_args, too_large, timeout, refused, not_found, network, ...).
+
+    Raises:
+        ValueError: the word is one of the loop's own (agent/state.py, LOOP_REFUSALS); a bug of the tool.
     """
 
     def __init__(self, error_type: str, message: str):
+        if error_type in LOOP_REFUSALS:
+            raise ValueError(f"the error type {error_type} is the loop's own; a tool needs another word")
         super().__init__(message)
         self.error_type = error_type
 
@@ -50,8 +59,9 @@ class ToolContext:
     `corpus` is a folder of text files that web_search reads instead of the network. `now` is the time that clock tells,
     with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
     none), `persons_folder` whether it is a person's own and not one made for the run, and `written` takes the paths in
-    it that tools have written. `isolation` gives the sandbox for programs. `secrets` are taken out of results, and sent
-    nowhere.
+    it that tools have written. `isolation` gives the sandbox for programs. `embed` compares texts by their meaning
+    (None: by their words). `chromium_path` is the browser (None: the one that is found). `secrets` are taken out of
+    results, and sent nowhere.
 
     Raises:
         ValueError: a time without a zone, or a relative workspace; a bug of ours.
@@ -66,6 +76,8 @@ class ToolContext:
     written: list[str] = field(default_factory=list, compare=False)
     isolation: Isolation = field(default_factory=Isolation, compare=False)
     web: WebAccess = field(default_factory=WebAccess)
+    embed: Embed | None = None
+    chromium_path: Path | None = None
 
     def __post_init__(self) -> None:
         if self.now is not None and self.now.utcoffset() is None:
@@ -108,6 +120,10 @@ class Tool(ABC, Generic[P]):
     def does_more_again(self, params: P) -> bool:  # noqa: ARG002  a tool that can tell looks at its parameters
         """Whether the very same call, made again at once, does something further (a text appended once more)."""
         return False
+
+    def changes_what_is_read(self, params: P) -> bool:  # noqa: ARG002  a tool that can tell looks at its parameters
+        """Whether what was read or done before this call may turn out otherwise after it."""
+        return self.effect == "write"
 
     @abstractmethod
     def run(self, params: P, context: ToolContext) -> str | Excerpt:

@@ -81,6 +81,13 @@ class Backend(Protocol):
     def count_prompt_tokens(self, request: ChatRequest) -> int | None:
         """The exact prompt count of a request where the server can tell without generating, else None."""
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:
+        """The UTF-8 bytes of a request's whole prompt where the server renders it without generating, else None.
+
+        Raises:
+            BackendError: it does not answer, or refuses the request.
+        """
+
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
         """One attempt. Any HTTP status comes back as a RawReply; reading it is the client's.
 

@@ -71,6 +71,10 @@ class EmbeddedBackend:
         """
         return self._ready_for(request).count_prompt_tokens(request)
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature
+        """None: prompts are counted exactly."""
+        return None
+
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
         """One reply, or the rest of one that was begun.
 

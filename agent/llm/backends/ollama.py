@@ -132,6 +132,15 @@ class OllamaBackend:
         """None: Ollama counts only while it generates."""
         return None
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:
+        """The size of the rendered prompt, tools included; None where this server is too old to be asked.
+
+        Raises:
+            NotSentError, BackendError: the server does not answer, or refuses.
+        """
+        rendered = self.render_prompt(request)
+        return None if rendered is None else len(rendered.encode("utf-8", "surrogatepass"))
+
     def render_prompt(self, request: ChatRequest) -> str | None:
         """The prompt as the model would see it, without generating; None where this server is too old to be asked.
 
@@ -140,7 +149,12 @@ class OllamaBackend:
         Raises:
             NotSentError, BackendError: the server does not answer, or refuses.
         """
-        return _rendered_in(self._render(request)) if self.can_render() else None
+        if not self.can_render():
+            return None
+        rendered = _rendered_in(self._render(request))
+        if rendered is None:  # it does not know the field, whatever its release: it is not asked again
+            self._renders = False
+        return rendered
 
     def can_render(self) -> bool:
         """Whether this server renders a prompt without generating; it is asked once.
@@ -154,6 +168,8 @@ class OllamaBackend:
 
     def _render(self, request: ChatRequest) -> RawReply:
         body = {**self.chat_body(request), "stream": False, "_debug_render_only": True}
+        # Should a later release not know the field any more, it must not write much.
+        body["options"] = {**body["options"], "num_predict": 1}
         return self._transport.send(Call("POST", CHAT, request.deadline_seconds, body))
 
     # -- looking up ---------------------------------------------------------------------------------------------

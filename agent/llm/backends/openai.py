@@ -84,6 +84,10 @@ class OpenAIBackend:
         """None: `/v1` has no way to count without generating."""
         return None
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature
+        """None: `/v1` renders nothing by itself."""
+        return None
+
     def describe(self) -> ModelInfo:
         """Which model will answer. A server without a list of models is taken at its word.
 

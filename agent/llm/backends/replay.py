@@ -6,6 +6,7 @@ from typing import cast
 
 from agent.errors import BackendError, BackendErrorType, CancelledRunError, NotSentError, ReplayMismatchError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
+from agent.llm.bounds import MESSAGE_ALLOWANCE
 from agent.state import AgentState, LLMCall, Message, ModelInfo, content_hash
 
 SHOWN_CHARS = 120
@@ -37,6 +38,12 @@ class ReplayBackend:
             return None
         entry = self._trace.ledger[self._next]
         return entry.prompt_tokens_bound if entry.bound_kind == "exact" else None
+
+    def rendered_bytes(self, request: ChatRequest) -> int | None:  # noqa: ARG002  the protocol's signature
+        """The size that the server's rendering had the first time, where it was asked for one."""
+        entry = None if self.is_finished else self._trace.ledger[self._next]
+        is_rendered = entry is not None and entry.bound_kind == "rendered"
+        return entry.prompt_tokens_bound - MESSAGE_ALLOWANCE if entry is not None and is_rendered else None
 
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:  # noqa: ARG002  nothing streams
         """The recorded reply to this very request, or the recorded failure.

@@ -68,6 +68,10 @@ class ScriptedBackend:
         """A script cannot count ahead, as Ollama cannot."""
         return None
 
+    def rendered_bytes(self, request: ChatRequest) -> int | None:  # noqa: ARG002  # the protocol's signature
+        """None: there is no template."""
+        return None
+
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
         """The next reply of the script, in the envelope of `/api/generate` where it goes on from what was begun.
 
