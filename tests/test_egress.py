@@ -346,6 +346,27 @@ def test_a_page_comes_with_its_type_and_charset() -> None:
     assert page == Page(f"{wire.url}/", 200, "text/plain", "iso-8859-1", b"{}", truncated=False, redirects=())
 
 
+@pytest.mark.parametrize(
+    ("header", "kind", "charset"),
+    [
+        ("text/html", "text/html", None),
+        ("TEXT/HTML;Charset=UTF-8", "text/html", "utf-8"),
+        ("text/plain ; a=b; charset='koi8-r'", "text/plain", "koi8-r"),
+        ("text/plain; charset=", "text/plain", None),
+        ("nonsense", "", None),
+        ("text/html/x", "", None),
+        ("", "", None),
+        ('text/html; a="' + ";" * 60_000, "text/html", None),
+    ],
+)
+def test_the_type_is_read_in_no_time(header: str, kind: str, charset: str | None) -> None:
+    with serving(always(http_reply("x", content_type=header))) as wire:
+        started = time.monotonic()
+        page = fetch(f"{wire.url}/", TEXT, reach(wire))
+    assert (page.content_type, page.charset) == (kind, charset)
+    assert time.monotonic() - started < 2
+
+
 @pytest.mark.parametrize("kind", ["application/octet-stream", "image/png", "video/mp4", "application/pdf"])
 def test_other_types_are_not_read(kind: str) -> None:
     with serving(always(http_reply("x", content_type=kind))) as wire:

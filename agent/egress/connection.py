@@ -31,13 +31,18 @@ def connected(target: Target, addresses: Sequence[Address], deadline: Deadline) 
     Raises:
         FetchError: network or timeout.
     """
-    with _plain_socket(target, addresses, deadline) as plain, _secured(plain, target, deadline) as sock:
+    with plain_socket(target, addresses, deadline) as plain, _secured(plain, target, deadline) as sock:
         connection = HTTPConnection(target.host, target.port)
         connection.sock = _TimedSocket(sock, deadline)
         yield connection
 
 
-def _plain_socket(target: Target, addresses: Sequence[Address], deadline: Deadline) -> socket.socket:
+def plain_socket(target: Target, addresses: Sequence[Address], deadline: Deadline) -> socket.socket:
+    """A TCP connection to the first of the addresses that takes one.
+
+    Raises:
+        FetchError: network or timeout.
+    """
     for address in addresses[:MAX_ADDRESSES_TRIED]:
         family = socket.AF_INET6 if isinstance(address, IPv6Address) else socket.AF_INET
         sock = socket.socket(family, socket.SOCK_STREAM)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ from fnmatch import fnmatchcase
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 
-from agent.egress.addresses import Resolver, addresses_of, refuse_inner, system_resolver
+from agent.egress.addresses import Address, Resolver, addresses_of, refuse_inner, system_resolver
 from agent.egress.connection import connected
 from agent.egress.deadline import Deadline
 from agent.egress.decoding import Unpacker
@@ -23,6 +24,9 @@ MAX_BYTES = 2 * 1024 * 1024
 MAX_REDIRECTS = 5
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PIECE_BYTES = 64 * 1024
+_MAX_CONTENT_TYPE = 300
+_MEDIA_TYPE = re.compile(r"\s*([a-z0-9.+-]{1,60}/[a-z0-9.+-]{1,60})(?![^\s;])")
+_CHARSET = re.compile(r";\s*charset\s*=\s*[\"']?([a-z0-9_.:-]{1,40})")
 
 
 @dataclass(frozen=True)
@@ -91,10 +95,7 @@ def fetch(url: str, wanted: Wanted, reach: Reach) -> Page:
 
 def _hop(target: Target, wanted: Wanted, reach: Reach, deadline: Deadline, passed: tuple[str, ...]) -> Page | Target:
     """The page at a target, or the target that it sends on to."""
-    addresses = addresses_of(target, reach.resolver, deadline)
-    if not reach.intranet.holds(target):
-        refuse_inner(target, addresses)
-        _refuse_other_services(target)
+    addresses = judged_addresses(target, reach, deadline)
     with _faults_told(target, deadline), connected(target, addresses, deadline) as connection:
         response = _asked(connection, target, wanted)
         if response.status in _REDIRECTS and (location := response.headers["Location"]):
@@ -102,6 +103,19 @@ def _hop(target: Target, wanted: Wanted, reach: Reach, deadline: Deadline, passe
         if not HTTPStatus.OK <= response.status < HTTPStatus.MULTIPLE_CHOICES:
             raise _bad_status(response.status)
         return _page(response, target, wanted, passed)
+
+
+def judged_addresses(target: Target, reach: Reach, deadline: Deadline) -> list[Address]:
+    """The addresses that may be connected to for a target, and no others.
+
+    Raises:
+        FetchError: blocked_address, blocked_port, network or timeout.
+    """
+    addresses = addresses_of(target, reach.resolver, deadline)
+    if not reach.intranet.holds(target):
+        refuse_inner(target, addresses)
+        _refuse_other_services(target)
+    return addresses
 
 
 def _refuse_other_services(target: Target) -> None:
@@ -123,12 +137,11 @@ def _asked(connection: HTTPConnection, target: Target, wanted: Wanted) -> HTTPRe
 
 
 def _page(response: HTTPResponse, target: Target, wanted: Wanted, passed: tuple[str, ...]) -> Page:
-    headers = response.headers
-    content_type = headers.get_content_type() if "Content-Type" in headers else ""
+    content_type, charset = _content_type(response.headers)
     if content_type and not any(fnmatchcase(content_type, pattern) for pattern in wanted.accept):
-        raise FetchError("unsupported_type", f"The page is {_shown(content_type)}, which is not read here.")
-    body, truncated = _body(response, Unpacker(headers), wanted.max_bytes)
-    return Page(str(target), response.status, content_type, _charset(headers), body, truncated, passed)
+        raise FetchError("unsupported_type", f"The page is {content_type}, which is not read here.")
+    body, truncated = _body(response, Unpacker(response.headers), wanted.max_bytes)
+    return Page(str(target), response.status, content_type, charset, body, truncated, passed)
 
 
 def _body(response: HTTPResponse, unpacker: Unpacker, max_bytes: int) -> tuple[bytes, bool]:
@@ -163,15 +176,13 @@ def _bad_status(status: int) -> FetchError:
     return FetchError("http_status", f"The server answered {words}.", status=status)
 
 
-def _charset(headers: Message) -> str | None:
-    charset = headers.get_content_charset()
-    return charset if charset and charset.isascii() else None
+def _content_type(headers: Message) -> tuple[str, str | None]:
+    """The media type, empty where there is none, and the charset. Message's own reading of them can take seconds."""
+    text = headers.get("Content-Type", "")[:_MAX_CONTENT_TYPE].lower()
+    kind, charset = _MEDIA_TYPE.match(text), _CHARSET.search(text)
+    return kind[1] if kind else "", charset[1] if charset else None
 
 
 def _as_utf8(header: str) -> str:
     """A header's text, which http.client reads as Latin-1, as servers mean it."""
     return header.encode("latin-1").decode("utf-8", "replace")
-
-
-def _shown(content_type: str) -> str:
-    return "".join(char for char in content_type[:60] if char.isascii() and char.isprintable())

@@ -61,7 +61,7 @@ def persons_target(setting: str, url: str) -> Target:
     try:
         return read_url(url)
     except FetchError as error:
-        raise UsageError(f"{setting}: {error} (got {url!r:.80})") from None
+        raise UsageError(f"{setting}: {error}") from None
 
 
 def reach_of(setting: str, url: str, context: ToolContext) -> Reach:
