@@ -62,6 +62,7 @@ class Settings(BaseSettings):
     search_api_key: SecretStr | None = None
     weather_base_url: str = "https://wttr.in"
     intranet_hosts: str = ""
+    chromium_path: Path | None = None
     mcp_config: Path = Path("mcp.json")
     traces_dir: Path = Path("traces")
     _others_secrets: tuple[str, ...] = PrivateAttr(())

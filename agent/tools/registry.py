@@ -18,6 +18,7 @@ from agent.errors import UsageError
 from agent.redaction import holds_secret, redacted
 from agent.state import ToolCall, ToolResult, content_hash
 from agent.tools.base import Effect, Excerpt, Params, Tool, ToolContext, ToolError
+from agent.tools.browse import Browse
 from agent.tools.calculate_math import CalculateMath
 from agent.tools.clock import Clock
 from agent.tools.declaration import checked_tool, derived_from
@@ -28,6 +29,7 @@ from agent.tools.get_weather import GetWeather
 from agent.tools.json_schema import Schema, action_form, parameter_words, type_words, typed
 from agent.tools.list_directory import ListDirectory
 from agent.tools.manage_path import ManagePath
+from agent.tools.query_pdf import QueryPdf
 from agent.tools.read_file import ReadFile
 from agent.tools.read_file_chunk import ReadFileChunk
 from agent.tools.search import Search
@@ -42,6 +44,8 @@ TOOLSETS: dict[str, tuple[type[AnyTool], ...]] = {
     "fs": (ListDirectory, ReadFile, ReadFileChunk, WriteFile, ManagePath, Search),
     "web": (FetchUrl, FetchUrlMarkdown, GetWeather),
     "code": (SearchCodebase,),
+    "pdf": (QueryPdf,),
+    "browser": (Browse,),
 }
 
 # What makes the tools of a toolset that is found when it is asked for, by what stands before the colon of its name.

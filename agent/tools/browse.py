@@ -1,0 +1,176 @@
+"""browse: one page of a real browser, kept from call to call until the run's end.
+
+All that a page asks for goes through a proxy of ours that judges where it leads, as every fetch is judged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import secrets
+from typing import Literal
+
+from pydantic import Field
+
+from agent.egress.target import MAX_URL_CHARS
+from agent.prompts.untrusted import as_data, inert_markers
+from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
+from agent.tools.browser_page import BrowserPage, Seen
+from agent.tools.browser_session import BrowserSession, Setup
+from agent.tools.fetching import printable
+from agent.tools.workspace import faults_told, opened_file, place_of, replace_file
+
+Action = Literal["open", "click", "type", "read", "links", "back", "screenshot"]
+
+MAX_PICTURE_BYTES = 8 << 20
+MAX_PICTURES = 100
+_MAX_URL_SHOWN = 200
+_ROOM_FOR_CUT_NOTE = 80  # what the registry puts behind an excerpt
+_NEEDED: dict[Action, tuple[str, ...]] = {"open": ("url",), "click": ("selector",), "type": ("selector", "text")}
+
+
+class BrowseParams(Params):
+    """What browse takes."""
+
+    action: Action = Field(
+        description="What to do; open comes first, and links shows what can be clicked or filled in."
+    )
+    url: str | None = Field(None, max_length=MAX_URL_CHARS, description="For open: the whole address, with its scheme.")
+    selector: str | None = Field(
+        None,
+        max_length=200,
+        description="For click, type and read: a CSS selector, the words on the element, or the number of a link.",
+    )
+    text: str | None = Field(
+        None, max_length=1000, description="For type: what is to stand in the field; a line break at its end is Enter."
+    )
+
+
+class Browse(Tool[BrowseParams]):
+    """One browser a run. Nothing is saved of what a page offers to save."""
+
+    name = "browse"
+    description = "Uses a web browser with one page that stays open: opens it, reads it, clicks and types in it."
+    effect = "network"
+    timeout_seconds = 40.0
+    max_chars = 4000
+    self_timed = True
+    keywords = (
+        *("browse", "browser", "click", "fill in", "fill out", "screenshot", "log in", "the form", "the button"),
+        *("submit", "go to the page", "go back"),
+    )
+    params = BrowseParams
+
+    def __init__(self, wall_clock_seconds: float | None = None):
+        self._seconds = wall_clock_seconds or self.timeout_seconds
+        self._session = BrowserSession()
+
+    def does_more_again(self, params: BrowseParams) -> bool:
+        """A second click may lead one page further, and a second step back one back."""
+        return params.action in ("click", "type", "back")
+
+    def changes_what_is_read(self, params: BrowseParams) -> bool:
+        """What stands on the page, and what a click does, is another matter after these."""
+        return params.action in ("open", "click", "type", "back")
+
+    def run(self, params: BrowseParams, context: ToolContext) -> str | Excerpt:
+        """The page after the action, between marks that say it is foreign; or where the screenshot stands.
+
+        Raises:
+            ToolError: missing_extra, no_browser, no_sandbox; bad_args, no_page, not_found (no such element) or
+                not_usable; blocked_scheme, blocked_address and whatever else keeps a page from being
+                reached; unsupported_type, it is a file to be saved; timeout, memory or tool_crashed, after which a new
+                browser begins; for a screenshot also too_large and what keeps a file from being written.
+            StoreError: the disk fails.
+        """
+        _check(params, context)
+        trusted = context.isolation.level == "external"
+        setup = Setup(context.web.reach, context.chromium_path, trusted) if params.action == "open" else None
+        if params.action == "screenshot":
+            return _saved(self._session.do(BrowserPage.picture, self._seconds, setup), context)
+        url, text = self._session.do(lambda page: _done(page, params), self._seconds, setup)
+        return self._shown(url, text)
+
+    def close(self) -> None:
+        """End the browser."""
+        self._session.close()
+
+    def _shown(self, url: str, text: str) -> str | Excerpt:
+        """The text as foreign data, and within the size of a result."""
+        source, mark = url[:_MAX_URL_SHOWN], secrets.token_hex(4)
+        room = self.max_chars - len(as_data("", source, mark))
+        clean = inert_markers(printable(text))
+        if len(clean) <= room:
+            return as_data(clean, source, mark)
+        return Excerpt(as_data(clean[: room - _ROOM_FOR_CUT_NOTE], source, mark), f"{len(text):,} characters")
+
+
+def _check(params: BrowseParams, context: ToolContext) -> None:
+    """Refuse what can be refused without a browser."""
+    missing = [name for name in _NEEDED.get(params.action, ()) if getattr(params, name) is None]
+    if missing:
+        raise ToolError("bad_args", f"The action {params.action} needs {' and '.join(missing)}.")
+    if params.action == "screenshot" and context.persons_folder:
+        raise ToolError("refused", "A picture would be written into the person's own folder: nobody asked them.")
+    if importlib.util.find_spec("playwright") is None:
+        raise ToolError(
+            "missing_extra", "The browser needs one more package. Install it: .venv/bin/pip install '.[browser]'"
+        )
+
+
+def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
+    """Where the page is after the action, and what there is to say of it."""
+    selector = params.selector or ""
+    page.judge()
+    match params.action:
+        case "open":
+            page.open(params.url or "")
+        case "click":
+            _click(page, selector)
+        case "type":
+            page.type(selector, params.text or "")
+        case "back":
+            page.back()
+        case "read" if selector:
+            return page.url, page.text_of(selector)
+    seen = page.seen()
+    if params.action == "links":
+        return page.url, _doors(seen)
+    note = "(The page offered a file to save. Nothing was saved.)\n" if page.took_download else ""
+    return page.url, f"{note}{seen.title}\n\n{seen.text}"
+
+
+def _click(page: BrowserPage, selector: str) -> None:
+    """Press an element; a number stands for that link of the page."""
+    if not (selector.isascii() and selector.isdigit()):
+        page.click(selector)
+        return
+    links = page.seen().links
+    if not 1 <= int(selector) <= len(links):
+        raise ToolError("not_found", f"The page has {len(links)} links, numbered from 1. The action links lists them.")
+    page.open(links[int(selector) - 1].url)
+
+
+def _doors(seen: Seen) -> str:
+    """The links with their numbers, and the fields and buttons with their selectors."""
+    links = [f"{number}. {link.text} ({link.url})" for number, link in enumerate(seen.links, 1)]
+    fields = [f"{field.selector} ({field.kind}) {field.label}".rstrip() for field in seen.fields]
+    return "\n".join([seen.title, "", "Links:", *(links or ["none"]), "", "Fields and buttons:", *(fields or ["none"])])
+
+
+def _saved(picture: bytes, context: ToolContext) -> str:
+    """Put the picture into the workspace under a name that is free."""
+    if len(picture) > MAX_PICTURE_BYTES:
+        raise ToolError("too_large", f"The picture has over {MAX_PICTURE_BYTES:,} bytes.")
+    for number in range(1, MAX_PICTURES + 1):
+        with place_of(context, f"screenshot-{number}.png", to_write=True) as place:
+            try:
+                with opened_file(place):
+                    continue
+            except ToolError as error:
+                if error.error_type != "not_found":
+                    continue
+            with faults_told(place.path):
+                replace_file(place, picture, None)
+            context.written.append(place.path)
+            return f"saved what can be seen of the page as {place.path} ({len(picture):,} bytes)"
+    raise ToolError("too_large", f"There are {MAX_PICTURES} screenshots already.")

@@ -1,0 +1,166 @@
+"""Chromium as a process of one run: who it runs as, what it may take, and that nothing of it is left.
+
+Its own sandbox is always on. Where the harness is root it runs as a user that belongs to nobody, for Chromium gives up
+its sandbox for root. It is asked for pages over a port on loopback, which only this machine's programs reach, and ends
+with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+from agent.errors import StoreError
+from agent.sandbox.lending import borrower
+from agent.sandbox.usage import resident_bytes
+from agent.tools.base import ToolError
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+START_SECONDS = 15.0
+MAX_RESIDENT_BYTES = 3 << 30  # of all its processes; what they share counts for each, which is 1.2 GiB to begin with
+_LOOK_SECONDS = 0.25
+_END_SECONDS = 5.0
+
+# All that is not a page's own traffic goes to a port where nobody listens, and no name is looked up here: pages have a
+# proxy of their own, which does that. WebRTC would send datagrams past any proxy.
+_ARGUMENTS = (
+    "--headless=new",
+    "--remote-debugging-port=0",
+    "--proxy-server=socks5://127.0.0.1:1",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+    "--webrtc-ip-handling-policy=disable_non_proxied_udp",
+    "--disable-quic",
+    "--disable-back-forward-cache",  # a page that is shown again is loaded again, which can be waited for
+    "--disable-background-networking",
+    "--disable-breakpad",
+    "--disable-component-update",
+    "--disable-default-apps",
+    "--disable-extensions",
+    "--disable-gpu",
+    "--disable-sync",
+    "--mute-audio",
+    "--no-default-browser-check",
+    "--no-first-run",
+    "about:blank",
+)
+
+
+class Chromium:
+    """A running Chromium. Start and stop it in the same thread; `kill` may come from any.
+
+    Raises:
+        ToolError: no_browser, none is installed; no_sandbox, its sandbox does not work here; tool_crashed.
+        StoreError: there is no room for its profile.
+    """
+
+    def __init__(self, path: Path | None, *, trusted_machine: bool) -> None:
+        executable = _executable(path)
+        self.took_too_much = False
+        try:
+            self._profile = Path(tempfile.mkdtemp(prefix="shoestring-browser-"))
+        except OSError as error:
+            raise StoreError(f"browse: no folder can be made for the browser: {error}") from error
+        try:
+            self._process = _started(executable, self._profile, trusted_machine)
+        except BaseException:
+            self._remove_profile()
+            raise
+        self._watch = threading.Thread(target=self._look, name="browser-watch", daemon=True)
+        self._watch.start()
+
+    def endpoint(self) -> str:
+        """Where it takes orders, once it does.
+
+        Raises:
+            ToolError: as the class.
+        """
+        found, deadline = self._profile / "DevToolsActivePort", time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < deadline:
+            with contextlib.suppress(OSError):
+                port, path = found.read_text(encoding="ascii").split()
+                return f"ws://127.0.0.1:{port}{path}"
+            time.sleep(0.02)
+        if "No usable sandbox" in self._said():
+            raise ToolError("no_sandbox", "The browser cannot isolate pages on this machine, so none is opened.")
+        raise ToolError("tool_crashed", "The browser does not start on this machine.")
+
+    def kill(self) -> None:
+        """End it and all that it started."""
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # ended already
+            os.killpg(self._process.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        """End it and remove what it wrote. May be called again."""
+        self.kill()
+        self._process.wait(_END_SECONDS)
+        self._watch.join()
+        self._remove_profile()
+
+    def _look(self) -> None:
+        """Until it ends: whether it takes too much."""
+        while self._process.poll() is None:
+            if resident_bytes(self._process.pid) > MAX_RESIDENT_BYTES:
+                self.took_too_much = True
+                self.kill()
+            time.sleep(_LOOK_SECONDS)
+
+    def _said(self) -> str:
+        with contextlib.suppress(OSError):
+            return (self._profile / "stderr").read_text("utf-8", "replace")
+        return ""
+
+    def _remove_profile(self) -> None:
+        deadline = time.monotonic() + _END_SECONDS
+        while self._profile.exists() and time.monotonic() < deadline:  # what was killed may still be ending
+            shutil.rmtree(self._profile, ignore_errors=True)
+
+
+def _executable(path: Path | None) -> str:
+    if path is not None:
+        if not (path.is_file() and os.access(path, os.X_OK)):
+            raise ToolError("no_browser", "CHROMIUM_PATH names no program, so there is no browser.")
+        return str(path.resolve())
+    found = next((place for name in NAMES if (place := shutil.which(name))), None)
+    if found is None:
+        raise ToolError("no_browser", "No Chromium is installed (or set CHROMIUM_PATH), so there is no browser.")
+    return found
+
+
+def _started(executable: str, profile: Path, trusted_machine: bool) -> subprocess.Popen[bytes]:
+    user = borrower()
+    os.chown(profile, user.uid, user.gid)
+    launcher = _launcher(user.uid if user.is_other else None)
+    unsafe = ("--no-sandbox",) if trusted_machine else ()
+    with (profile / "stderr").open("wb") as errors:
+        try:
+            return subprocess.Popen(
+                [*launcher, executable, *unsafe, f"--user-data-dir={profile}", *_ARGUMENTS],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=profile,
+                env={"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": str(profile), "TMPDIR": str(profile)},
+                start_new_session=True,
+            )
+        except OSError:
+            raise ToolError("tool_crashed", "The browser does not start on this machine.") from None
+
+
+def _launcher(uid: int | None) -> list[str]:
+    """What gives root up, and ends the browser with the thread that started it. Only Linux has it."""
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        if uid is not None:
+            raise ToolError(
+                "no_sandbox", "The browser cannot be run as another user than root here: setpriv is missing."
+            )
+        return []
+    who = [f"--reuid={uid}", f"--regid={uid}", "--clear-groups"] if uid is not None else []
+    return [setpriv, *who, "--pdeathsig=KILL", "--"]
