@@ -118,7 +118,7 @@ class _Launcher:
     def _wait(self) -> None:
         """Wait for the launcher itself, and kill one that does not end as it should."""
         try:
-            if sys.platform == "linux":  # Popen's own wait with a limit sleeps between looks
+            if sys.platform == "linux" and self.process.returncode is None:  # wait(seconds) sleeps between looks
                 handle = os.pidfd_open(self.process.pid)
                 try:
                     _await(handle, _END_SECONDS)
