@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+from datetime import datetime
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 SCHEMA_VERSION = 2
 
@@ -354,6 +355,13 @@ class AgentState(Record):
     ended_by: Literal["run", "batch"] = "run"
     error: CallError | None = None
     verdict: Verdict | None = None
+
+    @field_validator("now")
+    @classmethod
+    def _a_time_with_its_zone(cls, value: str | None) -> str | None:
+        if value is not None and datetime.fromisoformat(value).utcoffset() is None:
+            raise ValueError("must be a time with its zone")
+        return value
 
     @property
     def turn_text(self) -> str:

@@ -48,7 +48,6 @@ class ChatReporter(TerminalReporter):
         super().__init__(console)
         self._limits = limits
         self._state: AgentState | None = None
-        self._streamed = ""
 
     @property
     def is_budget_left(self) -> bool:
@@ -68,16 +67,10 @@ class ChatReporter(TerminalReporter):
         self._state = state
         super().run_started(state)
 
-    def text(self, piece: str) -> None:
-        """A streamed piece, as it comes; if all of them are the answer, it is not shown twice."""
-        self._streamed = self._streamed + piece if self._in_text else piece
-        super().text(piece)
-
     def answered(self, answer: str) -> None:
-        """The answer to the person's last message."""
-        if self._streamed.strip() != answer.strip():
+        """The answer to the person's last message, where it was not streamed."""
+        if not self.was_shown(answer):
             self._line("ANSWER", answer, limit=None)
-        self._streamed = ""
 
     def run_finished(self, state: AgentState) -> None:
         """How the chat ended; what was found where its last turn has no answer."""

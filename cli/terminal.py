@@ -61,6 +61,7 @@ class TerminalReporter(SilentReporter):
     def __init__(self, console: Console) -> None:
         self.console = console
         self._in_text = False
+        self._shown_text = ""  # what was streamed last, whole
 
     def run_started(self, state: AgentState) -> None:
         """The head: what will answer, driven how, within which caps."""
@@ -68,12 +69,13 @@ class TerminalReporter(SilentReporter):
 
     def text(self, piece: str) -> None:
         """A streamed piece, as it comes."""
+        self._shown_text = self._shown_text + piece if self._in_text else piece
         self._in_text = True
         self.console.print(Text(inert(piece)), end="", soft_wrap=True)
 
     def call_finished(self, state: AgentState, call: LLMCall) -> None:
         """The meter; and what became of the call where that was not a plain reply."""
-        if call.error is not None:
+        if call.error is not None and call.error.fault != "model":  # which the loop tells
             self._line("NOTICE", f"call {call.index + 1}: {call.error.error_type}: {call.error.message}")
         for repair in call.repairs:
             self._line("NOTICE", f"reply repaired: {repair}")
@@ -107,9 +109,15 @@ class TerminalReporter(SilentReporter):
         self._line("status", describe_end(state))
 
     def show_answer(self, state: AgentState) -> None:
-        """What the run came to, where it came to anything."""
-        if state.answer is not None:
-            self._line("PARTIAL" if state.answer_is_partial else "ANSWER", state.answer, limit=None)
+        """What the run came to, where it came to anything; an answer that was streamed stands above."""
+        if state.answer is None:
+            return
+        shown = "(as it came, above)" if self.was_shown(state.answer) else state.answer
+        self._line("PARTIAL" if state.answer_is_partial else "ANSWER", shown, limit=None)
+
+    def was_shown(self, answer: str) -> bool:
+        """Whether this very text was the last that was streamed."""
+        return bool(answer.strip()) and self._shown_text.strip() == answer.strip()
 
     def trace_written(self, path: str) -> None:
         """Where the whole run can be read."""

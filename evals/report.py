@@ -147,13 +147,20 @@ def _distinct(runs: Sequence[AgentState], of: Callable[[AgentState], str]) -> st
 
 
 def _verdicts(runs: Sequence[AgentState]) -> str:
-    driven = len(ways(runs)) > 1
-    head = ("Case", *(("Model", "Strategy") if driven else ()), "Verdict", "Ended as", "What did not hold")
-    rows = []
-    for run in runs:
-        how = (code_span(run.model.name), code_span(run.strategy)) if driven else ()
-        rows.append((name_of(run), *how, f"**{outcome_of(run)}**", run.status, _not_held(run)))
+    head = (*_run_head(runs), "Verdict", "Ended as", "What did not hold")
+    several = len(ways(runs)) > 1
+    rows = [(*_run_cells(run, several=several), f"**{outcome_of(run)}**", run.status, _not_held(run)) for run in runs]
     return "## Verdicts\n\n" + table(head, rows)
+
+
+def _run_head(runs: Sequence[AgentState]) -> tuple[str, ...]:
+    """The columns that name a run."""
+    return ("Case", "Model", "Strategy") if len(ways(runs)) > 1 else ("Case",)
+
+
+def _run_cells(run: AgentState, *, several: bool) -> tuple[str, ...]:
+    how = (code_span(run.model.name), code_span(run.strategy)) if several else ()
+    return (name_of(run), *how)
 
 
 def _not_held(run: AgentState) -> str:
@@ -165,9 +172,10 @@ def _not_held(run: AgentState) -> str:
 
 
 def _meters(runs: Sequence[AgentState]) -> str:
+    several = len(ways(runs)) > 1
     rows = [
         (
-            name_of(run),
+            *_run_cells(run, several=several),
             _meter(run.calls_used, run.limits.max_calls, str),
             _meter(run.cost_microusd, run.limits.max_cost_microusd, usd),
             f"{run.prompt_tokens:,} + {run.completion_tokens:,}",
@@ -175,7 +183,7 @@ def _meters(runs: Sequence[AgentState]) -> str:
         )
         for run in runs
     ]
-    return "## Budget\n\n" + table(("Case", "Calls", "Dollars", "Tokens", "Time"), rows)
+    return "## Budget\n\n" + table((*_run_head(runs), "Calls", "Dollars", "Tokens", "Time"), rows)
 
 
 def _meter(used: int, cap: int | None, shown: Callable[[int], str]) -> str:
@@ -187,12 +195,12 @@ def _meter(used: int, cap: int | None, shown: Callable[[int], str]) -> str:
 
 
 def _guards(runs: Sequence[AgentState]) -> str:
-    rows = []
+    rows, several = [], len(ways(runs)) > 1
     for run in runs:
         fired = Counter(event.guard for step in run.steps for event in step.guards)
         if fired:
-            rows.append((name_of(run), str(run.replans), _counts(fired)))
-    body = table(("Case", "Replans", "Guards that fired"), rows) if rows else "No guard fired."
+            rows.append((*_run_cells(run, several=several), str(run.replans), _counts(fired)))
+    body = table((*_run_head(runs), "Replans", "Guards that fired"), rows) if rows else "No guard fired."
     return f"## Guards and replans\n\n{body}"
 
 
@@ -200,10 +208,11 @@ def _faults(runs: Sequence[AgentState]) -> str:
     """What went wrong in tool calls and replies, by kind, with the runs it happened in."""
     times: Counter[tuple[str, str]] = Counter()
     where: dict[tuple[str, str], list[str]] = {}
+    several = len(ways(runs)) > 1
     for run in runs:
         for fault in _faults_of(run):
             times[fault] += 1
-            where.setdefault(fault, []).append(name_of(run))
+            where.setdefault(fault, []).append(" ".join(_run_cells(run, several=several)))
     if not times:
         return "## Faults\n\nNo tool call failed, and every reply could be used."
     rows = [

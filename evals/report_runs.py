@@ -38,15 +38,17 @@ def details(runs: Sequence[AgentState]) -> str:
     """The runs, folded. Of very many, those that did not pass come before the others."""
     worst_first = sorted(range(len(runs)), key=lambda place: (outcome_of(runs[place]) == "pass", place))
     chosen = sorted(worst_first[:MAX_RUNS])
-    parts = ["## Runs", *(_run(runs[place]) for place in chosen)]
+    several = len({(run.model.name, run.strategy) for run in runs}) > 1
+    parts = ["## Runs", *(_run(runs[place], several=several) for place in chosen)]
     if len(chosen) < len(runs):
         parts.append(f"{len(runs) - len(chosen)} more runs are left out here; `python main.py show TRACE` shows each.")
     return "\n\n".join(parts)
 
 
-def _run(run: AgentState) -> str:
+def _run(run: AgentState, *, several: bool) -> str:
+    how = f" ({html_code(run.model.name)}, {html_code(run.strategy)})" if several else ""
     summary = (
-        f"<summary><b>{outcome_of(run)}</b> {html_code(_title(run))}: {run.status}, {run.calls_used} calls,"
+        f"<summary><b>{outcome_of(run)}</b> {html_code(_title(run))}{how}: {run.status}, {run.calls_used} calls,"
         f" {usd(run.cost_microusd)}</summary>"
     )
     ended = f"Ended as {run.status}" + (f": {code_span(run.status_reason, LINE_CHARS)}" if run.status_reason else "")

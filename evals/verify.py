@@ -14,6 +14,7 @@ reply and all that comes after; the model's name, and how long things took.
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -29,6 +30,8 @@ from evals.verify_files import file_faults
 from evals.verify_history import history_faults
 from evals.verify_ledger import ledger_faults
 from evals.verify_steps import shortened, step_faults
+
+log = logging.getLogger("shoestring")
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,11 @@ def _check_file(path: Path, seen: dict[str, Path]) -> Checked:
         state = load(path)
     except UsageError as error:
         return Checked(path, (str(error).removeprefix(f"{path}: "),))
-    return Checked(path, tuple(_file_faults(path, state, seen)), why_not(state))
+    try:
+        return Checked(path, tuple(_file_faults(path, state, seen)), why_not(state))
+    except Exception:  # one file that trips a bug of ours must not hide what is wrong with the others
+        log.exception("%s: a bug of Shoestring kept it from being checked", path)
+        return Checked(path, ("a bug of Shoestring kept it from being checked; its traceback stands in the log",))
 
 
 def _file_faults(path: Path, state: AgentState, seen: dict[str, Path]) -> Iterator[str]:

@@ -36,6 +36,27 @@ def test_show_reads_a_run_back_on_a_terminal_and_as_markdown(desk: Desk) -> None
     assert '**ACT** `calculate_math(expression="6 * 7")`' in markdown.splitlines()
 
 
+def test_a_trace_of_another_version_is_checked_and_only_strictness_minds(desk: Desk) -> None:
+    desk.scripted("What is 6 * 7?", replies=MULTIPLY)
+    (path,) = desk.traces()
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | {"code": "another"}), "utf-8")
+    done = desk.main("verify", "traces")
+    assert (done.code, done.out.splitlines()[-1]) == (0, "1 trace: 1 ok (1 not replayed), 0 broken")
+    assert "not replayed: another version of Shoestring made it" in done.out
+    assert desk.main("verify", "--strict", "traces").code == 1
+
+
+def test_a_trace_whose_clock_is_no_time_hides_no_other(desk: Desk) -> None:
+    desk.scripted("What is 6 * 7?", replies=MULTIPLY)
+    (path,) = desk.traces()
+    (path.parent / "other.json").write_text(
+        json.dumps(json.loads(path.read_text("utf-8")) | {"run_id": "x", "now": "yesterday"}), "utf-8"
+    )
+    done = desk.main("verify", "traces")
+    assert (done.code, done.out.splitlines()[-1]) == (1, "2 traces: 1 ok, 1 broken")
+    assert "is not a valid trace: now: " in done.out
+
+
 def test_verify_accepts_a_run_and_names_a_broken_promise(desk: Desk) -> None:
     desk.scripted("What is 6 * 7?", replies=MULTIPLY)
     assert desk.main("verify", "traces").out.splitlines()[-1] == "1 trace: 1 ok, 0 broken"

@@ -41,7 +41,7 @@ class _Made:
 
 
 class LoopDetector:
-    """Remembers the calls of one run.
+    """Remembers the calls of one turn of a run.
 
     `query` is what a call looks for in plain language, as it stands in one of its arguments; None where it has none.
     """

@@ -52,5 +52,5 @@ class Reflection:
 
 
 def made_progress(step: StepRecord) -> bool:
-    """Whether the step brought a successful, non-empty result that no earlier step had."""
+    """Whether the step brought a successful, non-empty result. A call that was made before brings none."""
     return any(result.success and result.data.strip() for result in step.results)

@@ -86,7 +86,10 @@ def _parameters(name: str, tools: Tools) -> dict[str, Any]:
     hint = f"; did you mean {suggest}?" if suggest else ""
     offered = ", ".join(offered_names(tools)) or "none"
     raise ToolCallError(
-        "unknown_tool", f"there is no tool called {name[:80]!r}{hint} Tools: {offered}", tool=name, suggest=suggest
+        "unknown_tool",
+        f"there is no tool called {name[:80]!r}{hint or '.'} Tools: {offered}",
+        tool=name,
+        suggest=suggest,
     )
 
 
