@@ -19,6 +19,7 @@ SUBCOMMANDS: dict[str, tuple[Callable[[], arguments.Parser], str]] = {
     "verify": (arguments.verify_parser, "cli.reporting:verify"),
     "replay": (arguments.replay_parser, "cli.replaying:replay"),
     "show": (arguments.show_parser, "cli.show:show"),
+    "mcp-serve": (arguments.mcp_serve_parser, "cli.mcp_serving:mcp_serve"),
     "models": (arguments.models_parser, "cli.models:models"),
     "doctor": (arguments.doctor_parser, "cli.doctor:doctor"),
 }

@@ -18,6 +18,7 @@ subcommands (main.py SUBCOMMAND --help):
   verify PATH...      recompute every cap from the traces alone; exit 1 where one was broken
   replay TRACE        run a trace again without a model; report the first step that differs
   show TRACE          the run as a person reads it
+  mcp-serve           offer Shoestring's own tools to other programs, over the Model Context Protocol
   models              what each backend that answers has to offer
   doctor              what is missing on this machine, and the command that mends it
 
@@ -183,9 +184,13 @@ def verify_parser() -> Parser:
         "main.py verify",
         "Recompute every cap from traces alone and say whether the runs kept them. This checks that a trace is\n"
         "consistent; it cannot know who wrote the file.",
-        "exit codes: 0 all caps kept, 1 one was broken or a trace contradicts itself, 2 a file cannot be read",
+        "exit codes: 0 all caps kept, 1 one was broken, or a trace contradicts itself or cannot be read\n"
+        "(with --strict: or was not replayed), 2 a path is not there",
     )
     parser.add_argument("path", nargs="+", metavar="PATH", help="trace files, or folders of them")
+    parser.add_argument(
+        "--strict", action="store_true", help="a trace that cannot be replayed (of another version) counts as broken"
+    )
     add_plugin_flag(parser)
     return parser
 
@@ -211,6 +216,23 @@ def show_parser() -> Parser:
     parser.add_argument("trace", metavar="TRACE", help="a trace file")
     parser.add_argument("--md", action="store_true", help="as Markdown")
     add_color_flag(parser)
+    return parser
+
+
+def mcp_serve_parser() -> Parser:
+    """main.py mcp-serve."""
+    parser = Parser(
+        "main.py mcp-serve",
+        "Offer Shoestring's own tools to another program, over the Model Context Protocol: on standard input and\n"
+        "output, or over streamable HTTP on this machine alone. Nobody can be asked about a call, so what would be\n"
+        "asked about is refused unless --approve allows it.",
+        "exit codes: 0 the client ended it, 2 wrong usage or configuration, 130 interrupted",
+    )
+    parser.add_argument("--toolset", metavar="NAME", help="the tools: core, fs, several with commas (default: core)")
+    parser.add_argument("--workspace", metavar="DIR", help="the folder of the file tools (default: a fresh one)")
+    parser.add_argument("--http", metavar="HOST:PORT", help="serve on this address of the loopback; port 0 takes any")
+    parser.add_argument("--approve", action="append", metavar="RULE", help=APPROVE_HELP)
+    add_plugin_flag(parser)
     return parser
 
 

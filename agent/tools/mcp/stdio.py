@@ -1,8 +1,8 @@
-"""An MCP server that is a program of the person's: started, spoken to a line at a time, and ended with all it started.
+"""The protocol over pipes, a message a line: to a program of the person's, and from whoever started us.
 
-The SDK has a transport of its own for this. It holds a line of any length in memory, passes over lines that are no
-messages, and gives the program more of the environment than we want; so here is one with bounds, of the same form.
-Imported on first use: it needs the SDK.
+The SDK has transports of its own for this. They hold a line of any length in memory and pass over lines that are no
+messages; the client's gives the program more of the environment than we want, and the server's cannot be interrupted
+while it reads. So here are two with bounds, of the same form. Imported on first use: it needs the SDK.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 MAX_LINE_BYTES = 4 << 20  # a picture in base64 is long, and is named to the model rather than shown
+ENDED = "it ended"
 MAX_COMPLAINT = 500  # characters of what a server wrote to stderr last
 _READ_BYTES = 65_536
 _EXIT_SECONDS = 1.0  # to leave by itself once its input has ended, and again once it has been asked to
@@ -79,6 +80,18 @@ async def spoken_to(program: Program, heard: Heard) -> AsyncIterator[tuple[Incom
                     await _end(process)
 
 
+@asynccontextmanager
+async def spoken_over(reading: int, writing: int, heard: Heard) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """The messages of whoever is at the other end of two pipes of ours, and a way to send some. The pipes stay open."""
+    to_session, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    to_client, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    async with to_session, from_client, to_client, from_session, anyio.create_task_group() as tasks:
+        tasks.start_soon(_pump_messages, reading, to_session, heard)
+        tasks.start_soon(_pump_requests, writing, from_session, heard)
+        yield from_client, to_client
+        tasks.cancel_scope.cancel()
+
+
 def _started(program: Program, cwd: Path) -> subprocess.Popen[bytes]:
     """The process, in a group and a session of its own, its pipes never waited for."""
     process = subprocess.Popen(
@@ -127,7 +140,7 @@ async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard) -> None
             if len(line) > MAX_LINE_BYTES:
                 heard.fault = f"it wrote a line longer than {MAX_LINE_BYTES:,} bytes"
                 return
-        heard.fault = "it ended"
+        heard.fault = ENDED
 
 
 def _message(line: bytes, heard: Heard) -> SessionMessage | None:
@@ -139,12 +152,13 @@ def _message(line: bytes, heard: Heard) -> SessionMessage | None:
 
 
 async def _pump_requests(pipe: int, from_session: FromSession, heard: Heard) -> None:
-    """What is sent to the server. One that reads no more is found out by the call's time."""
+    """What is sent to the other end. A server that reads no more is found out by the call's time."""
     async with from_session:
         async for sent in from_session:
             data = memoryview(sent.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
             while data:
-                await anyio.wait_writable(pipe)
+                with suppress(PermissionError):  # an ordinary file cannot be waited for, and need not be
+                    await anyio.wait_writable(pipe)
                 try:
                     data = data[os.write(pipe, data) :]
                 except OSError:
@@ -160,7 +174,8 @@ async def _pump_complaints(pipe: int, heard: Heard) -> None:
 
 async def _read(pipe: int) -> bytes:
     """The next bytes; none at the end."""
-    await anyio.wait_readable(pipe)
+    with suppress(PermissionError):  # as above
+        await anyio.wait_readable(pipe)
     try:
         return os.read(pipe, _READ_BYTES)
     except OSError:
