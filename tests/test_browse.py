@@ -161,6 +161,14 @@ def test_one_element_is_read_alone(surfer: Surfer) -> None:
     result = surfer.act("read", selector="#a")
     assert "This" in result.data
     assert "not that" not in result.data
+    assert surfer.act("read", selector="#nowhere").error_type == "not_found"
+    assert surfer.act("read", selector="]);alert(1)//").error_type == "not_found"
+
+
+def test_after_a_page_that_was_refused_none_is_open(surfer: Surfer) -> None:
+    surfer.act("open", url=surfer.url("/", "127.0.0.1"))
+    for action in ("read", "links", "back", "screenshot"):
+        assert surfer.act(action).error_type == "no_page"
 
 
 def test_a_link_that_opens_a_window_is_followed_in_the_one_page(surfer: Surfer) -> None:
@@ -503,6 +511,20 @@ def test_a_browser_that_is_not_there_says_how_to_mend_it(tmp_path: Path, served:
     assert result.error_type == "no_browser"
     assert "CHROMIUM_PATH" in (result.error or "")
     surfer.tools.close()
+
+
+@pytest.mark.parametrize(("says", "error_type"), [("No usable sandbox!", "no_sandbox"), ("Ouch.", "tool_crashed")])
+def test_a_browser_that_does_not_start_says_why(tmp_path: Path, served: Site, says: str, error_type: str) -> None:
+    before = profiles()
+    program = Path(tempfile.mkdtemp(), "chromium")  # where another user may look, too
+    program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    program.parent.chmod(0o755)
+    surfer = Surfer(served, tmp_path, lent={"chromium_path": program})
+    assert surfer.open("/").error_type == error_type
+    assert profiles() == before
+    surfer.tools.close()
+    shutil.rmtree(program.parent)
 
 
 def test_the_toolset_offers_it_and_says_what_it_does() -> None:

@@ -121,6 +121,8 @@ def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
     """Where the page is after the action, and what there is to say of it."""
     selector = params.selector or ""
     page.judge()
+    if params.action != "open":
+        page.expect_page()
     match params.action:
         case "open":
             page.open(params.url or "")
@@ -130,9 +132,7 @@ def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
             page.type(selector, params.text or "")
         case "back":
             page.back()
-        case "read" if selector:
-            return page.url, page.text_of(selector)
-    seen = page.seen()
+    seen = page.seen(selector if params.action == "read" and selector else None)
     if params.action == "links":
         return page.url, _doors(seen)
     note = "(The page offered a file to save. Nothing was saved.)\n" if page.took_download else ""

@@ -6,6 +6,7 @@ further than its form: it is the page's text all the same.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,7 @@ LOAD_SECONDS = 5.0  # for pictures and scripts, once the text is there
 SETTLE_SECONDS = 0.3  # in which what a script starts at once begins
 _VIEW = {"width": 1024, "height": 768}
 
-_READ = f"""(() => {{
+_READ = f"""(selector => {{
   const clip = (text, most) => String(text || '').replace(/\\s+/g, ' ').trim().slice(0, most);
   const shown = e => e.getClientRects().length > 0;
   const links = [], fields = [], seen = new Set();
@@ -49,9 +50,11 @@ _READ = f"""(() => {{
       || (e.type === 'submit' ? e.value : '');
     fields.push({{selector: clip(selector, 100), kind: clip(e.type || tag, 20), label: clip(label, 80)}});
   }}
-  const text = document.body ? document.body.innerText : '';
+  const root = selector === null ? document.body : document.querySelector(selector);
+  if (selector !== null && !root) return null;
+  const text = root ? root.innerText || '' : '';
   return {{title: clip(document.title, 200), text: text.slice(0, {MAX_TEXT_CHARS}), chars: text.length, links, fields}};
-}})()"""
+}})"""
 
 
 class Link(BaseModel):
@@ -159,8 +162,7 @@ class BrowserPage:
     def back(self) -> None:
         """Go back to the page before this one."""
         self._forget()
-        if self._page.go_back(wait_until="domcontentloaded") is None and self._page.url == "about:blank":
-            raise ToolError("not_found", "There is no page before this one.")
+        self._page.go_back(wait_until="domcontentloaded")
         self._settle()
 
     def click(self, selector: str) -> None:
@@ -182,33 +184,42 @@ class BrowserPage:
             field.press("Enter", timeout=ELEMENT_SECONDS * 1000)
         self._settle()
 
-    def seen(self) -> Seen:
-        """The page as it stands.
+    def seen(self, selector: str | None = None) -> Seen:
+        """The page as it stands; with a CSS selector the text is that element's alone.
 
         Raises:
-            ToolError: tool_crashed, the page does not say.
+            ToolError: no_page; not_found, there is no such element; tool_crashed, the page cannot be read.
         """
+        self.expect_page()
         session = self._context.new_cdp_session(self._page)
         try:
             frame = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
             world = session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "shoestring"})
-            answer: dict[str, Any] = session.send(
-                "Runtime.evaluate",
-                {"expression": _READ, "contextId": world["executionContextId"], "returnByValue": True},
-            )
+            script = {"expression": f"{_READ}({json.dumps(selector)})", "contextId": world["executionContextId"]}
+            answer: dict[str, Any] = session.send("Runtime.evaluate", {**script, "returnByValue": True})
         finally:
             session.detach()
+        found = answer["result"].get("value")
+        if selector is not None and found is None:
+            raise ToolError("not_found", "There is no such element. To read one, name it by a CSS selector.")
         try:
-            return Seen.model_validate(answer["result"].get("value"))
+            return Seen.model_validate(found)
         except ValidationError:
             raise ToolError("tool_crashed", "The page cannot be read.") from None
 
-    def text_of(self, selector: str) -> str:
-        """The text of one element."""
-        return self._found(selector, to_type=False).inner_text(timeout=ELEMENT_SECONDS * 1000)[:MAX_TEXT_CHARS]
+    def expect_page(self) -> None:
+        """Nothing, or what is said where the page is none: it was refused, or could not be opened.
+
+        Raises:
+            ToolError: no_page.
+        """
+        if self._page.url == "about:blank":
+            raise ToolError("no_page", "No page is open. Open one first, by its address.")
 
     def picture(self) -> bytes:
         """What can be seen of the page, as PNG."""
+        self.judge()
+        self.expect_page()
         return self._page.screenshot(type="png", animations="disabled")
 
     def _new_page(self) -> Page:
