@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from agent.egress.target import MAX_URL_CHARS
-from agent.tools.base import Excerpt, Params, Tool, ToolContext
-from agent.tools.fetching import PAGE_TIMEOUT_SECONDS, fetched_page, is_html, parsed_html, plain_text, shown_page
+from agent.tools.base import Excerpt, Tool, ToolContext
+from agent.tools.fetching import PAGE_TIMEOUT_SECONDS, PageParams, page_text
 
 
-class FetchUrlParams(Params):
-    """What fetch_url takes."""
-
-    url: str = Field(
-        min_length=1, max_length=MAX_URL_CHARS, description="The whole address of the page, with its scheme."
-    )
-
-
-class FetchUrl(Tool[FetchUrlParams]):
+class FetchUrl(Tool[PageParams]):
     """HTML becomes text, which is done isolated; plain text and JSON stay as they are."""
 
     name = "fetch_url"
@@ -29,15 +18,13 @@ class FetchUrl(Tool[FetchUrlParams]):
         *("fetch", "url", "http", "https", "www", "web page", "webpage", "website", "the page at", "the address"),
         *("download", "open the link", "open the page", "visit"),
     )
-    params = FetchUrlParams
+    params = PageParams
 
-    def run(self, params: FetchUrlParams, context: ToolContext) -> str | Excerpt:
+    def run(self, params: PageParams, context: ToolContext) -> str | Excerpt:
         """The page's text between marks that say it is foreign.
 
         Raises:
             ToolError: the page may not or cannot be fetched, or is no text; of HTML also what keeps it from being
                 parsed isolated.
         """
-        page = fetched_page(params.url, context)
-        text = parsed_html(page, context, "html_text") if is_html(page) else plain_text(page)
-        return shown_page(page, text, self.max_chars)
+        return page_text(params.url, context, "html_text", self.max_chars)

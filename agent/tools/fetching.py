@@ -10,18 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.egress.faults import FetchError
 from agent.egress.fetch import Page, Reach, Wanted, fetch
-from agent.egress.target import Target, read_url
+from agent.egress.target import MAX_URL_CHARS, Target, read_url
 from agent.errors import UsageError
 from agent.prompts.untrusted import as_data, inert_markers
 from agent.sandbox.base import SandboxError
-from agent.sandbox.parsing import parsed
-from agent.tools.base import Excerpt, ToolContext, ToolError
+from agent.sandbox.parsing import PARSER_LIMITS, parsed
+from agent.tools.base import Excerpt, Params, ToolContext, ToolError
 from agent.tools.parsers import MAX_TITLE_CHARS
 from agent.tools.parsers.charsets import charset_of, decoded
 
 FETCH_SECONDS = 15.0
-PARSE_SECONDS = 10.0
-PAGE_TIMEOUT_SECONDS = FETCH_SECONDS + PARSE_SECONDS + 5.0
+PAGE_TIMEOUT_SECONDS = FETCH_SECONDS + PARSER_LIMITS.seconds + 5.0
 MAX_PARSED_CHARS = 8000  # of a page's text that come out of the sandbox; more than any result takes
 _MAX_URL_SHOWN = 200
 _HTML = ("text/html", "application/xhtml+xml")
@@ -31,6 +30,14 @@ _SNIFFED_BYTES = 1024
 # Bytes that no text begins with, in any encoding but UTF-16, which has a mark of its own.
 _NO_TEXT = frozenset({*range(8), *range(14, 27), *range(28, 32)})
 _MAGIC = (b"%PDF-", b"PK\x03\x04", b"\x1f\x8b", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"BZh", b"\xfd7zXZ", b"Rar!")
+
+
+class PageParams(Params):
+    """What a tool takes that reads one page."""
+
+    url: str = Field(
+        min_length=1, max_length=MAX_URL_CHARS, description="The whole address of the page, with its scheme."
+    )
 
 
 class ParsedPage(BaseModel):
@@ -86,7 +93,18 @@ def fetched(url: str, wanted: Wanted, reach: Reach) -> Page:
         raise ToolError(error.error_type, str(error)) from None
 
 
-def fetched_page(url: str, context: ToolContext) -> Page:
+def page_text(url: str, context: ToolContext, parser: str, max_chars: int) -> str | Excerpt:
+    """The text of a page between marks that say it is foreign. HTML is read by one of our parsers, isolated; plain text
+    and JSON stay as they are.
+
+    Raises:
+        ToolError: as `fetched`; unsupported_type; of HTML also no_sandbox, too_large, timeout, memory or tool_crashed.
+    """
+    page = _fetched_page(url, context)
+    return _shown(page, _parsed_html(page, context, parser) if _is_html(page) else _plain_text(page), max_chars)
+
+
+def _fetched_page(url: str, context: ToolContext) -> Page:
     """A page to be read, which is text of some kind.
 
     Raises:
@@ -100,18 +118,18 @@ def fetched_page(url: str, context: ToolContext) -> Page:
     return page
 
 
-def is_html(page: Page) -> bool:
+def _is_html(page: Page) -> bool:
     """Whether a page is HTML; where its server does not say, whether it begins like it."""
     return page.content_type in _HTML or (not page.content_type and page.body.lstrip()[:1] == b"<")
 
 
-def plain_text(page: Page) -> PageText:
+def _plain_text(page: Page) -> PageText:
     """The text of a page that is not HTML, as it is."""
     text = decoded(page.body, charset_of(page.body, page.charset))
     return PageText(text, len(text))
 
 
-def parsed_html(page: Page, context: ToolContext, parser: str) -> PageText:
+def _parsed_html(page: Page, context: ToolContext, parser: str) -> PageText:
     """What one of our parsers reads in an HTML page, isolated.
 
     Raises:
@@ -122,16 +140,16 @@ def parsed_html(page: Page, context: ToolContext, parser: str) -> PageText:
         answer = parsed(context.isolation.sandbox(), f"agent.tools.parsers.{parser}", request, page.body)
         found = ParsedPage.model_validate(answer)
     except SandboxError as error:
-        raise ToolError(error.error_type, f"The page was fetched, but {error}.") from None
+        raise ToolError(error.error_type, f"The page was fetched and not read: {error}.") from None
     except ValidationError:
-        raise ToolError("tool_crashed", "The page was fetched, but it cannot be read: it is broken.") from None
+        raise ToolError("tool_crashed", "The page was fetched and not read: it is broken.") from None
     if found.too_deep:
         raise ToolError("too_large", "The page is nested too deeply to be read.")
     text = found.text if found.title in found.text[:MAX_TITLE_CHARS] else f"{found.title}\n\n{found.text}"
     return PageText(text, found.chars)
 
 
-def shown_page(page: Page, text: PageText, max_chars: int) -> str | Excerpt:
+def _shown(page: Page, text: PageText, max_chars: int) -> str | Excerpt:
     """The text as foreign data, and within the size of a result."""
     if not text.text.strip():
         return "The page holds no text."
