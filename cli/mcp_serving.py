@@ -79,6 +79,7 @@ def mcp_serve(args: Namespace) -> int:
         context = ToolContext(
             search_provider=settings.search_provider,
             secrets=settings.secret_values(),
+            web=web_access(settings),
             workspace=folder,
             persons_folder=args.workspace is not None,
         )
