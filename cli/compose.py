@@ -77,6 +77,7 @@ def web_access(settings: Settings) -> WebAccess:
         weather_url=settings.weather_base_url,
         searxng_url=settings.searxng_url,
         search_api_key=key.get_secret_value() if key else None,
+        chromium_path=settings.chromium_path,
     )
 
 

@@ -44,6 +44,7 @@ class Surfer:
     workspace: Path
     tool: Browse = field(default_factory=Browse)
     lent: dict[str, Any] = field(default_factory=dict)
+    chromium_path: Path | None = None
     names: dict[str, list[str]] = field(default_factory=dict)
     looked_up: list[str] = field(default_factory=list)
 
@@ -55,7 +56,8 @@ class Surfer:
         }
         self.resolve = self.by_name
         reach = Reach(Intranet.of(f"pub.test:{self.site.port}"), lambda host, port: self.resolve(host, port))  # noqa: PLW0108 it changes
-        context = ToolContext(workspace=self.workspace, web=WebAccess(reach), **self.lent)
+        web = WebAccess(reach, chromium_path=self.chromium_path)
+        context = ToolContext(workspace=self.workspace, web=web, **self.lent)
         self.tools = ToolRegistry([self.tool], context)
 
     def by_name(self, host: str, port: int) -> list[str]:
@@ -506,7 +508,7 @@ def test_a_harness_that_is_killed_takes_its_browser_with_it(tmp_path: Path, serv
 
 
 def test_a_browser_that_is_not_there_says_how_to_mend_it(tmp_path: Path, served: Site) -> None:
-    surfer = Surfer(served, tmp_path, lent={"chromium_path": tmp_path / "nothing"})
+    surfer = Surfer(served, tmp_path, chromium_path=tmp_path / "nothing")
     result = surfer.open("/")
     assert result.error_type == "no_browser"
     assert "CHROMIUM_PATH" in (result.error or "")
@@ -520,7 +522,7 @@ def test_a_browser_that_does_not_start_says_why(tmp_path: Path, served: Site, sa
     program.write_text(f"#!/bin/sh\necho '{says}' >&2\nexit 1\n")
     program.chmod(0o755)
     program.parent.chmod(0o755)
-    surfer = Surfer(served, tmp_path, lent={"chromium_path": program})
+    surfer = Surfer(served, tmp_path, chromium_path=program)
     assert surfer.open("/").error_type == error_type
     assert profiles() == before
     surfer.tools.close()

@@ -11,16 +11,22 @@ from typing import Any
 import pytest
 from pypdf import PdfReader, PdfWriter
 
-from agent.sandbox import ladder
+from agent.sandbox.base import SandboxError
+from agent.sandbox.ladder import Isolation
 from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
 from agent.tools.query_pdf import CHUNK_CHARS, MAX_PDF_BYTES, QueryPdf
 from agent.tools.registry import ToolRegistry, toolset
 from tests import support_pdf as pdf
 
-pytestmark = pytest.mark.skipif(
-    all(rung.sandbox is None for rung in ladder.tested("auto")), reason="no sandbox works on this machine"
-)
+
+@pytest.fixture(autouse=True, scope="module")
+def _isolated() -> None:
+    try:
+        Isolation().sandbox()
+    except SandboxError as error:
+        pytest.skip(str(error))
+
 
 FILLER = "The garden was quiet and nothing of any note took place that day. " * 12
 WHALE = "The blue whale weighs up to 199 tonnes and is the largest animal known."

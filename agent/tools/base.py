@@ -44,12 +44,16 @@ class ToolError(Exception):
 
 @dataclass(frozen=True)
 class WebAccess:
-    """Where the tools of the web may go, and which servers of a person's settings they ask."""
+    """Where the tools of the web may go, and which servers and browser of a person's settings they ask.
+
+    `chromium_path` is the browser; None: the one that is found.
+    """
 
     reach: Reach = field(default_factory=Reach)
     weather_url: str = "https://wttr.in"
     searxng_url: str | None = None
     search_api_key: str | None = field(default=None, repr=False)
+    chromium_path: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -60,8 +64,7 @@ class ToolContext:
     with its zone (None: the machine's). `workspace` is the folder that file tools work in, absolute (None: there is
     none), `persons_folder` whether it is a person's own and not one made for the run, and `written` takes the paths in
     it that tools have written. `isolation` gives the sandbox for programs. `embed` compares texts by their meaning
-    (None: by their words). `chromium_path` is the browser (None: the one that is found). `secrets` are taken out of
-    results, and sent nowhere.
+    (None: by their words). `secrets` are taken out of results, and sent nowhere.
 
     Raises:
         ValueError: a time without a zone, or a relative workspace; a bug of ours.
@@ -77,7 +80,6 @@ class ToolContext:
     isolation: Isolation = field(default_factory=Isolation, compare=False)
     web: WebAccess = field(default_factory=WebAccess)
     embed: Embed | None = None
-    chromium_path: Path | None = None
 
     def __post_init__(self) -> None:
         if self.now is not None and self.now.utcoffset() is None:

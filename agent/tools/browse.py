@@ -84,7 +84,7 @@ class Browse(Tool[BrowseParams]):
         """
         _check(params, context)
         trusted = context.isolation.level == "external"
-        setup = Setup(context.web.reach, context.chromium_path, trusted) if params.action == "open" else None
+        setup = Setup(context.web.reach, context.web.chromium_path, trusted) if params.action == "open" else None
         if params.action == "screenshot":
             return _saved(self._session.do(BrowserPage.picture, self._seconds, setup), context)
         url, text = self._session.do(lambda page: _done(page, params), self._seconds, setup)
