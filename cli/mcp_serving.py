@@ -2,7 +2,7 @@
 
 The client is a program that the person started, and what it asks for may be a model's idea: so the policy of a run
 holds, and since nobody can be asked here, what would be asked about is refused. What speaks the protocol
-stands in cli/mcp_server.py.
+stands in cli/mcp_protocol.py.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
 from agent.tools.mcp.tools import INSTALL
 from agent.tools.registry import ToolRegistry, toolset
+from cli.compose import web_access
 from cli.outcome import OK
 from cli.plugins import load_plugins
 from evals.workspaces import fresh_workspace
@@ -123,7 +124,7 @@ def _folder(text: str) -> Path:
 
 def _serve(offer: Offer, address: Address | None) -> None:
     try:
-        from cli.mcp_server import serve  # noqa: PLC0415  the SDK is an extra, and a heavy one
+        from cli.mcp_protocol import serve  # noqa: PLC0415  the SDK is an extra, and a heavy one
     except ModuleNotFoundError as error:
         raise UsageError(f"mcp-serve needs the package {error.name}; install it: {INSTALL}") from None
     serve(offer, address)
