@@ -62,7 +62,7 @@ def flate_bomb(mebibytes: int = 400) -> bytes:
 
 
 def endless() -> bytes:
-    """A page tree that comes back to one page ten thousand times, each time with a tenth of a second's work and no text."""
+    """A page tree that comes back to one page ten thousand times, each a tenth of a second of work and no text."""
     busy = zlib.compress(b"BT /F1 10 Tf " + b"1 0 0 1 0 0 Tm " * 200_000 + b"ET")
     return of_contents([stream(busy, b"/Filter/FlateDecode")], kids=[4] * 10_000)
 
