@@ -230,3 +230,9 @@ def test_parameters_may_be_named_like_the_parts_of_a_call(text: str, arguments: 
 
 def test_the_name_of_a_call_is_never_taken_for_an_argument() -> None:
     assert refusal('{"name": "set_flag", "arguments": {}}', FLAG, tool="set_flag").error_type == "missing_arguments"
+
+
+@pytest.mark.parametrize("end", ["", "\\", '"', "x"])
+def test_quotes_that_never_close_take_linear_time(end: str) -> None:
+    """Were each of them looked at to the end, this would take hours and meet the time limit that every test has."""
+    assert refusal("{a: \\" + '\\",' * 300_000 + end).error_type == "malformed_tool_call"

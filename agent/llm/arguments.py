@@ -27,7 +27,7 @@ _KEY = r"\"[^\"{}\n]{0,80}\"|'[^'{}\n]{0,80}'|[“”][^“”{}\n]{0,80}[“”
 # Where an object begins: `{curly}` in a sentence and `{` in a program do not look like this.
 _BEGINS = re.compile(rf"\{{\s*(?:\}}|//|/\*|(?:{_KEY})\s*:)")
 _BRACES = re.compile(r"[{}]")
-_BRACES_AND_STRINGS = re.compile(r"[{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+(?:\"|\Z)", re.DOTALL)
+_BRACES_AND_STRINGS = re.compile(r"[{}]|\"[^\"\\]*+(?:\\.[^\"\\]*+)*+(?:\"|\\?\Z)", re.DOTALL)
 _FENCE_OPEN = re.compile(r"```\w*")
 
 
