@@ -76,22 +76,22 @@ ATTACKS = [
     ("(" * 499 + "1" + ")" * 499, "bad_args"),
     ("1**" * 300 + "1", "bad_args"),
     ("1+\x001", "bad_args"),
-    ("sum(i for i in range(10**12))", "bad_args"),
-    ("f'{().__class__}'", "bad_args"),
-    ("__import__('os').system('id')", "bad_args"),
-    ("(lambda f:f(f))(lambda f:f(f))", "bad_args"),
-    ("'a'*10**10", "bad_args"),
-    ("().__class__", "bad_args"),
-    ("print(1)", "bad_args"),
-    ("__import__(1)", "bad_args"),
-    ("True + 1", "bad_args"),
-    ("not(1)", "bad_args"),
-    ("max(*1)", "bad_args"),
-    ("max(**1)", "bad_args"),
-    ("(x:=1)", "bad_args"),
+    ("sum(i for i in range(10**12))", "not_arithmetic"),
+    ("f'{().__class__}'", "not_arithmetic"),
+    ("__import__('os').system('id')", "not_arithmetic"),
+    ("(lambda f:f(f))(lambda f:f(f))", "not_arithmetic"),
+    ("'a'*10**10", "not_arithmetic"),
+    ("().__class__", "not_arithmetic"),
+    ("print(1)", "not_arithmetic"),
+    ("__import__(1)", "not_arithmetic"),
+    ("True + 1", "not_arithmetic"),
+    ("not(1)", "not_arithmetic"),
+    ("max(*1)", "not_arithmetic"),
+    ("max(**1)", "not_arithmetic"),
+    ("(x:=1)", "not_arithmetic"),
     ("1j", "bad_args"),
-    ("[1]*10**9", "bad_args"),
-    ("1 if 2 else 3", "bad_args"),
+    ("[1]*10**9", "not_arithmetic"),
+    ("1 if 2 else 3", "not_arithmetic"),
     ("\u0663+1", "bad_args"),
 ]
 
@@ -115,7 +115,7 @@ def test_attacks_are_refused_before_anything_is_computed(expression: str, error_
         ("2 x 3", "bad_args", "operator is missing between 2 and x"),
         ("2(3 + 4)", "bad_args", "operator is missing between 2 and ("),
         ("pi(2)", "bad_args", "pi is a number"),
-        ("math.sqrt(2)", "bad_args", "without a dot"),
+        ("math.sqrt(2)", "not_arithmetic", "without a dot"),
         ("$5", "bad_args", "currency"),
         ("5!", "bad_args", "exclamation mark"),
         ("radius * 2", "bad_args", "radius is not known"),
@@ -185,7 +185,7 @@ def test_any_text_gives_a_bounded_number_or_a_tool_error(expression: str) -> Non
     try:
         value = evaluate(expression)
     except ToolError as error:
-        assert error.error_type in {"bad_args", "too_large", "division_by_zero", "domain"}  # noqa: PT017 both are right
+        assert error.error_type in {"bad_args", "not_arithmetic", "too_large", "division_by_zero", "domain"}  # noqa: PT017 both are right
     else:
         assert math.isfinite(value) if isinstance(value, float) else value.bit_length() <= MAX_BITS + 1
 

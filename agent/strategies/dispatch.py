@@ -28,7 +28,7 @@ from agent.tools.registry import ToolRegistry
 
 FAST_PATH = "fast_path"
 MAX_EXTRACTIONS = 2  # tries in all for one turn's arguments
-_REFUSED_ARGUMENTS = frozenset({"bad_args", "prompt_bleed"})
+_REFUSED_ARGUMENTS = frozenset({"bad_args", "not_arithmetic", "prompt_bleed"})
 _REFERS_BACK = re.compile(
     r"\b(?:it|its|that|this|these|those|them|same|again|there|previous|above|earlier|(?:the|your) (?:result|answer))\b",
     re.IGNORECASE,

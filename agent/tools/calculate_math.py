@@ -8,6 +8,8 @@ every result's size in bits before the operation runs. So the time an expression
 from __future__ import annotations
 
 import ast
+import builtins
+import keyword
 import math
 import operator
 import re
@@ -68,6 +70,8 @@ _TOKEN = re.compile(
     r"|(?P<sign>\*\*|//|<<|>>|[-+*/%^(),]))"
 )
 
+# Signs of a programming language: an expression that holds one is no arithmetic that was written badly.
+_CODE_SIGNS = frozenset("'\"`[]{}.:;@&|~<>\\#")
 _CHARACTER_HELP = {
     "=": "Leave out the equals sign: give only what is to be computed.",
     ".": "Write function and constant names alone, without a dot.",
@@ -122,7 +126,7 @@ class CalculateMath(Tool[CalculateMathParams]):
         """The number as Python prints it, unrounded.
 
         Raises:
-            ToolError: bad_args, too_large, division_by_zero or domain.
+            ToolError: bad_args, not_arithmetic, too_large, division_by_zero or domain.
         """
         value = evaluate(params.expression)
         try:
@@ -135,7 +139,8 @@ def evaluate(expression: str) -> Number:
     """The value of an arithmetic expression.
 
     Raises:
-        ToolError: bad_args, too_large, division_by_zero or domain; nothing else, whatever the text.
+        ToolError: bad_args; not_arithmetic, it is a program; too_large, division_by_zero or domain. Nothing else,
+            whatever the text.
     """
     if len(expression) > MAX_CHARS:
         raise ToolError("bad_args", f"The expression is longer than {MAX_CHARS} characters. Compute it in parts.")
@@ -155,8 +160,10 @@ def _tokens(text: str) -> list[str]:
     while position < len(text):
         match = _TOKEN.match(text, position)
         if match is None:
-            raise ToolError("bad_args", _character_help(text[position:].lstrip()[0]))
+            raise _refused_character(text[position:].lstrip()[0])
         token, kind = match[match.lastgroup or 0], match.lastgroup
+        if kind == "name" and _is_of_python(token):
+            raise ToolError("not_arithmetic", _unknown_name(token))
         _refuse_misread(tokens[-1] if tokens else "", previous, token, kind)
         depth += (token == "(") - (token == ")")  # noqa: S105 a sign, not a secret
         if depth > MAX_DEPTH:
@@ -179,9 +186,15 @@ def _refuse_misread(before: str, before_kind: str, token: str, kind: str | None)
         raise ToolError("bad_args", f"An operator is missing between {before[:20]} and {token[:20]}.")
 
 
-def _character_help(char: str) -> str:
+def _refused_character(char: str) -> ToolError:
     shown = char if char.isprintable() else f"U+{ord(char):04X}"
-    return f"{shown} is not part of an arithmetic expression. {_CHARACTER_HELP.get(char, '')}".rstrip()
+    message = f"{shown} is not part of an arithmetic expression. {_CHARACTER_HELP.get(char, '')}".rstrip()
+    return ToolError("not_arithmetic" if char in _CODE_SIGNS else "bad_args", message)
+
+
+def _is_of_python(name: str) -> bool:
+    """Whether a name means something to Python and nothing in arithmetic."""
+    return name.startswith("_") or keyword.iskeyword(name) or (hasattr(builtins, name) and name not in _FUNCTIONS)
 
 
 def _syntax_help(tokens: list[str]) -> str:
@@ -211,7 +224,7 @@ def _value(node: ast.expr, depth: int) -> Number:
             return _call(name, tuple(_value(argument, depth + 1) for argument in arguments))
         case ast.Tuple():
             raise ToolError("bad_args", _COMMA_HELP)
-    raise ToolError("bad_args", "Only numbers, operators and the listed functions can be used.")
+    raise ToolError("not_arithmetic", "Only numbers, operators and the listed functions can be used.")
 
 
 def _chain(node: ast.BinOp, depth: int) -> Number:
@@ -234,7 +247,7 @@ def _call(name: str, arguments: tuple[Number, ...]) -> Number:
     if name in _CONSTANTS:
         raise ToolError("bad_args", f"{name} is a number and takes no arguments: write an operator after it.")
     if name not in _FUNCTIONS:
-        raise ToolError("bad_args", _unknown_name(name))
+        raise ToolError("not_arithmetic", _unknown_name(name))
     function, fewest, most = _FUNCTIONS[name]
     if not fewest <= len(arguments) <= most:
         wanted = str(fewest) if fewest == most else f"at least {fewest}" if most == MAX_CHARS else f"{fewest} or {most}"
