@@ -18,12 +18,13 @@ from typing import Any
 from agent.config import load_settings
 from agent.errors import ShoestringError, UsageError
 from agent.guards.approvals import Policy, check_rules, parse_rules, rules_of_run
+from agent.sandbox.ladder import Isolation
 from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
 from agent.tools.mcp.tools import INSTALL
 from agent.tools.registry import ToolRegistry, toolset
 from cli.compose import web_access
-from cli.outcome import OK
+from cli.outcome import OK, say
 from cli.plugins import load_plugins
 from evals.workspaces import fresh_workspace
 
@@ -73,8 +74,8 @@ def mcp_serve(args: Namespace) -> int:
     chosen = toolset(args.toolset or settings.toolset)
     given = parse_rules(args.approve or ())
     check_rules(given, [tool.name for tool in chosen])
-    # Whether programs are isolated on this machine is not asked here: they are run where --approve says so.
-    rules = rules_of_run(given, chosen, own_workspace=args.workspace is None, isolated=False)
+    isolated = settings.sandbox != "external"  # where nothing isolates, execute_code refuses by itself
+    rules = rules_of_run(given, chosen, own_workspace=args.workspace is None, isolated=isolated)
     with ExitStack() as stack:
         folder = stack.enter_context(fresh_workspace({})) if args.workspace is None else _folder(args.workspace)
         context = ToolContext(
@@ -83,6 +84,7 @@ def mcp_serve(args: Namespace) -> int:
             web=web_access(settings),
             workspace=folder,
             persons_folder=args.workspace is not None,
+            isolation=Isolation(settings.sandbox, say),
         )
         tools = stack.enter_context(closing(ToolRegistry(chosen, context)))
         _serve(Offer(tools, Policy(rules)), address)

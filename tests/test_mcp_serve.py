@@ -69,7 +69,7 @@ def test_the_tools_are_listed_and_called_over_stdio(tmp_path: Path) -> None:
         ]
         return listed, [await client.call_tool(name, arguments) for name, arguments in calls]
 
-    listed, results = spoken(stdio("--toolset", "core,fs", folder=tmp_path), ask)
+    listed, results = spoken(stdio("--toolset", "core,fs", "--approve", "execute=ask", folder=tmp_path), ask)
     declared = {tool.name: tool for tool in listed}
     assert declared["calculate_math"].input_schema["required"] == ["expression"]
     assert declared["read_file"].annotations.read_only_hint

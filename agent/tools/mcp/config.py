@@ -15,12 +15,12 @@ from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from agent.config import SECRET_WORDS
 from agent.errors import UsageError
 from agent.tools.base import Effect
 
 MAX_FILE_BYTES = 1 << 20
 SERVER_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]{0,23}")  # the tools' names begin with it, and may have 64 characters
-SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")
 _MAX_SHOWN = 60
 
 _Text = Annotated[str, Field(max_length=4096)]

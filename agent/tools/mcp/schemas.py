@@ -100,7 +100,7 @@ class _Reader:
             try:
                 fields[f"p{place}"] = self._field(name, part, depth, is_required=name in required)
             except InexpressibleError as error:
-                if name in required:
+                if name in required or self._parts > MAX_PARTS:
                     raise
                 self.left_out.append(f"{ascii(name)[:80]} ({error})")
         return create_model(title[:100], __base__=_ServerParams, **fields)
