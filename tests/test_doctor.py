@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from agent.sandbox.ladder import Asked
 from cli.doctor import check_folder, check_python, check_window
 from cli.models import aligned
 from tests.support_cli import CALCULATE, Desk, answer
+from tests.support_sandbox import RUNGS, isolation
 from tests.support_wire import Seen, Wire, http_reply, serving
 
 DETAILS = {"parameter_size": "3.2B", "quantization_level": "Q4_K_M", "context_length": 131072}
@@ -70,9 +72,26 @@ def test_a_machine_that_has_everything_is_ok(desk: Desk) -> None:
         done = desk.inside("doctor", OLLAMA_HOST=wire.url, SEARCH_PROVIDER="corpus", EMBEDDED_MODEL=str(gguf))
     assert done.code == 0
     expected = ["python", "backend", "model", "window", "embedded", "search", "traces", "report"]
-    assert checks_of(done.out) == dict.fromkeys(expected, "ok")
+    of_sandbox = ("sandbox", "bubblewrap", "landlock")  # which depend on the machine
+    found = {name: verdict for name, verdict in checks_of(done.out).items() if not name.startswith(of_sandbox)}
+    assert found == dict.fromkeys(expected, "ok")
     assert "Ollama 0.12.3 at " in done.out
     assert "llama3.2:3b 3.2B Q4_K_M" in done.out
+
+
+@pytest.mark.parametrize("level", RUNGS)
+def test_each_attempt_of_the_self_test_is_shown(desk: Desk, level: Asked) -> None:
+    isolation(level)
+    done = desk.inside("doctor", SEARCH_PROVIDER="corpus", SANDBOX=level)
+    found = checks_of(done.out)
+    assert found["sandbox"] == "ok"
+    for attack in ("reading", "writing", "tcp", "udp", "unix", "signals", "processes", "daemon", "memory"):
+        assert found[f"{level}, {attack}"] == "ok"
+
+
+def test_a_sandbox_that_is_none_is_said_to_be_none(desk: Desk) -> None:
+    done = desk.inside("doctor", SEARCH_PROVIDER="corpus", SANDBOX="external")
+    assert "sandbox: external: programs are NOT isolated" in done.out
 
 
 def test_a_missing_model_names_the_pull(desk: Desk) -> None:

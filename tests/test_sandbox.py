@@ -250,7 +250,7 @@ def test_the_workspace_s_own_mode_is_as_before(level: Asked, tmp_path: Path) -> 
 
 
 @EVERY_RUNG
-def test_a_killed_harness_leaves_nothing_running(level: Asked) -> None:
+def test_a_killed_harness_leaves_nothing_running(level: Asked, tmp_path: Path) -> None:
     """kill -9, so that it can do nothing about it any more."""
     sandbox(level)
     marker = f"7077.{RUNGS.index(level) + 10}"
@@ -258,7 +258,8 @@ def test_a_killed_harness_leaves_nothing_running(level: Asked) -> None:
         "from agent.sandbox.base import Command\nfrom agent.sandbox.ladder import Isolation\n"
         f"Isolation({level!r}).sandbox().run(Command(('/bin/sh', '-c', 'sleep {marker} & sleep {marker}')))"
     )
-    harness = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT)
+    here = {"TMPDIR": str(tmp_path), "PATH": "/usr/bin:/bin"}  # where a folder is left, since nobody can remove it
+    harness = subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, env=here)
     try:
         deadline = time.monotonic() + 30
         while gone(f"sleep\0{marker}", within=0):
