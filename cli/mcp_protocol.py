@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 from typing import Any
@@ -17,7 +18,7 @@ from agent.errors import UsageError
 from agent.tools.mcp.stdio import ENDED, Heard, spoken_over
 from agent.tools.registry import ToolRegistry
 from cli.mcp_serving import Address, Offer
-from cli.outcome import say
+from cli.outcome import log_traceback, say
 
 PATH = "/mcp"
 MAX_BODY_BYTES = 1 << 20
@@ -31,6 +32,7 @@ def serve(offer: Offer, address: Address | None) -> None:
         UsageError: the address is taken, a stream is closed, or what comes is not the protocol.
         KeyboardInterrupt: a signal.
     """
+    logging.getLogger().addHandler(_Told(logging.WARNING))
     for number in (signal.SIGTERM, signal.SIGHUP):  # the event loop knows how to end at Ctrl-C, and only at that
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
     if address is None:
@@ -99,6 +101,14 @@ async def _over_http(server: Server[Any], address: Address) -> None:
             app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=_FAREWELL_SECONDS
         )
         await _Announced(config, f"the tools are at http://{shown}:{port}{PATH}").serve(sockets=sockets)
+
+
+class _Told(logging.Handler):
+    """What the SDK and the HTTP server log, a line each and inert: it may hold what a client or a page sent."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        bug = record.exc_info[1] if record.exc_info else None
+        say(record.getMessage() if bug is None else f"{record.getMessage()}; its traceback is in {log_traceback(bug)}")
 
 
 class _Announced(uvicorn.Server):

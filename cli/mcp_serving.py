@@ -21,7 +21,7 @@ from agent.guards.approvals import Policy, check_rules, parse_rules, rules_of_ru
 from agent.sandbox.ladder import Isolation
 from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
-from agent.tools.mcp.tools import INSTALL
+from agent.tools.mcp.tools import lacks
 from agent.tools.registry import ToolRegistry, toolset
 from cli.compose import web_access
 from cli.outcome import OK, say
@@ -128,5 +128,5 @@ def _serve(offer: Offer, address: Address | None) -> None:
     try:
         from cli.mcp_protocol import serve  # noqa: PLC0415  the SDK is an extra, and a heavy one
     except ModuleNotFoundError as error:
-        raise UsageError(f"mcp-serve needs the package {error.name}; install it: {INSTALL}") from None
+        raise UsageError(lacks("mcp-serve", error)) from None
     serve(offer, address)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ import pytest
 from agent.config import environment_of_programs
 from agent.errors import UsageError
 from agent.tools.mcp.config import read_servers
+
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -111,6 +115,26 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     (tmp_path / "latin").write_bytes(b"\xff")
     with pytest.raises(UsageError, match="is not UTF-8 text"):
         read_servers(tmp_path / "latin")
+
+
+@pytest.mark.parametrize("package", ["mcp", "anyio", "httpx2"])
+def test_without_the_sdk_the_person_is_told_what_to_install(tmp_path: Path, package: str) -> None:
+    path = written(tmp_path, {"mcpServers": {"srv": {"command": "true"}}})
+    program = (
+        f"import sys; sys.modules[{package!r}] = None\n"
+        "from cli.outcome import exit_code\n"
+        "from main import run\n"
+        "sys.exit(exit_code(lambda: run(sys.argv[1:])))"
+    )
+    task = ["hello", "--toolset", "mcp:srv", "--mcp-config", str(path), "--traces", str(tmp_path / "traces")]
+    for words, who in ((task, "mcp:srv"), (["mcp-serve"], "mcp-serve")):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words], capture_output=True, text=True, check=False, cwd=ROOT
+        )
+        assert (done.returncode, done.stderr) == (
+            2,
+            f"shoestring: {who} needs the package {package}; install it: .venv/bin/pip install mcp\n",
+        )
 
 
 def test_a_servers_program_inherits_nothing_that_could_be_a_secret(monkeypatch: pytest.MonkeyPatch) -> None:

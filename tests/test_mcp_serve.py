@@ -220,6 +220,20 @@ def test_a_page_in_a_browser_cannot_speak_to_it(served: str, headers: dict[str, 
     connection.close()
 
 
+def test_what_a_page_sent_reaches_the_terminal_inert(tmp_path: Path) -> None:
+    with subprocess.Popen([*COMMAND, "--http", "[::1]:0"], cwd=tmp_path, stderr=subprocess.PIPE) as server:
+        assert server.stderr is not None
+        port = urlsplit(server.stderr.readline().split()[-1].decode()).port or 0
+        connection = http.client.HTTPConnection("::1", port, timeout=10)
+        connection.request("POST", "/mcp", "{}", {"Content-Type": "application/json", "Host": "evil\x9b31m\xa0"})
+        assert connection.getresponse().status == 421
+        connection.close()
+        server.terminate()
+        told = server.stderr.read()
+    assert told.startswith(b"shoestring: Invalid Host header: evil")
+    assert b"\x9b" not in told.decode("utf-8").encode("latin-1", "replace")
+
+
 def test_a_body_has_a_bound(served: str) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", urlsplit(served).port or 0, timeout=10)
     connection.request("POST", "/mcp", "", {"Content-Type": "application/json", "Content-Length": str(1 << 30)})

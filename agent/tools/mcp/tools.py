@@ -26,9 +26,14 @@ if TYPE_CHECKING:
 
 MAX_TOOLS = 64  # of one server
 MAX_ERROR = 300
-INSTALL = ".venv/bin/pip install mcp"
+_INSTALL = ".venv/bin/pip install mcp"
 _MAX_LEFT_OUT_TOLD = 5
 Tell = Callable[[str], None]
+
+
+def lacks(what: str, error: ModuleNotFoundError) -> str:
+    """That the SDK, or a part of it, is not installed, and how to mend it."""
+    return f"{what} needs the package {(error.name or 'mcp').partition('.')[0]}; install it: {_INSTALL}"
 
 
 class McpToolsets:
@@ -89,7 +94,7 @@ class LazyConnection:
                 from agent.tools.mcp.connection import Address, Connection  # noqa: PLC0415  an extra, and a heavy one
                 from agent.tools.mcp.stdio import Program  # noqa: PLC0415  as above
             except ModuleNotFoundError as error:
-                raise UsageError(f"mcp:{self._name} needs the package {error.name}; install it: {INSTALL}") from None
+                raise UsageError(lacks(f"mcp:{self._name}", error)) from None
             server = self.server
             target: Program | Address
             if server.url is not None:
