@@ -135,10 +135,6 @@ class McpTool(Tool[Params]):
         self._server_name = tool.server_name
         self._connection = connection
 
-    def does_more_again(self, params: Params) -> bool:  # noqa: ARG002  only its server knows
-        """Whether the same call does something further; nobody can tell."""
-        return True
-
     def run(self, params: Params, context: ToolContext) -> str:  # noqa: ARG002  a server knows nothing of the run
         """What the server says.
 
