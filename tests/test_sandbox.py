@@ -151,6 +151,9 @@ def test_memory_of_one_and_of_many(level: Asked) -> None:
         "import os, time\nfor _ in range(4):\n  if os.fork() == 0: x = bytearray(60 << 20); time.sleep(60)\nos.wait()"
     )
     assert python(level, many, limits=small).ended == "memory"
+    shared = "import os, time\nx = bytearray(40 << 20)\nfor _ in range(6):\n  if os.fork() == 0: break\n"
+    shared += "time.sleep(0.5); print(len(x))"  # long enough for some looks at what is held
+    assert python(level, shared, limits=small).ended == "exit"
     twin = python(level, "x = bytearray(30 << 20); print(len(x))", limits=small)
     assert (twin.ended, twin.code) == ("exit", 0)
 

@@ -30,9 +30,10 @@ class SandboxError(Exception):
 class Limits:
     """What a command may take: `memory`, `output` and `disk` count for all its processes together.
 
-    `seconds` are of wall clock. The rest are bytes, but for `processes`: `memory` is resident, `address_space` is of
-    one process (None: its writable memory is bounded instead, for programs that reserve far more than they use),
-    `file` is the longest file it can write, `output` what may be printed, `disk` what the workspace may hold.
+    `seconds` are of wall clock. The rest are bytes, but for `processes`: `memory` is what they hold, `address_space`
+    what one of them may reserve (None: its writable memory is bounded instead, for programs that reserve far more than
+    they use), `file` is the longest file it can write, `output` what may be printed, `disk` what the workspace may
+    hold.
     """
 
     seconds: float = 15.0

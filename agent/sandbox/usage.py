@@ -32,11 +32,30 @@ def descendants(pid: int) -> Iterator[int]:
 
 def resident_bytes(pid: int) -> int:
     """The memory that this process and all below it hold. What they share is counted once for each."""
-    total = 0
-    for each in descendants(pid):
-        with suppress(OSError):
-            total += int(Path(f"/proc/{each}/statm").read_bytes().split()[1]) * _PAGE
-    return total
+    return sum(map(_resident_bytes, descendants(pid)))
+
+
+def holds_over(pid: int, limit: int) -> bool:
+    """Whether this process and all below it hold more bytes of memory than this, what they share counted once.
+
+    That takes time, and is counted only where the quick count is over the limit.
+    """
+    return resident_bytes(pid) > limit and sum(map(_share_bytes, descendants(pid))) > limit
+
+
+def _resident_bytes(pid: int) -> int:
+    with suppress(OSError):
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+    return 0
+
+
+def _share_bytes(pid: int) -> int:
+    """A process's memory with its share of what it shares; all of that where it has made itself unreadable."""
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
+            if line.startswith(b"Pss:"):
+                return int(line.split()[1]) * 1024
+    return _resident_bytes(pid)
 
 
 def tasks_of(uid: int) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from agent.sandbox.base import Command, End, Finished, Limits, SandboxError
 from agent.sandbox.sealed import sealed
-from agent.sandbox.usage import children, disk_bytes, free_bytes, resident_bytes
+from agent.sandbox.usage import children, disk_bytes, free_bytes, holds_over
 
 LOOK_SECONDS = 0.1  # between two looks at what is taken
 GRACE_SECONDS = 2.0  # for what a program has left running when it ended, while that holds its output
@@ -200,7 +200,7 @@ class _Watch:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_SECONDS
-        if resident_bytes(self.launcher.process.pid) > self.limits.memory:
+        if holds_over(self.launcher.process.pid, self.limits.memory):
             return "memory"
         if now < self._next_disk_look:
             return None
