@@ -94,10 +94,35 @@ def test_queries_without_a_word_are_alike_only_when_equal() -> None:
         ("methanol boiling point", "ethanol boiling point"),
         ("capital of Niger", "capital of Nigeria"),
         ("flights from Oslo to Rome", "flights from Rome to Oslo"),
+        ("flights to Oslo", "flights from Oslo"),
+        ("books by Darwin", "books about Darwin"),
+        ("hot springs", "cold springs"),
+        ("how hot is the sea", "how cold is the sea"),
+        ("ferry length", "last ferry"),
+        ("day on Mercury", "year on Mercury"),
+        ("her husband", "his wife"),
+        ("adsorption of water", "absorption of water"),
+        ("microclimate map", "macroclimate map"),
+        ("employer insurance", "employee insurance"),
     ],
 )
 def test_a_small_difference_that_means_another_thing(a: str, b: str) -> None:
     assert lexical(a, b) < THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ("how far is Oslo from Rome", "distance Oslo to Rome"),
+        ("birth and death of Kepler", "death and birth of Kepler"),
+        ("how to grow basil", "growing basil"),
+        ("how hot is the Sun", "temperature of the Sun"),
+        ("how cold is Pluto", "Pluto temperature"),
+        ("oldest bridge in New York", "New York's oldest bridge"),
+    ],
+)
+def test_a_word_that_has_an_opposite_is_no_hindrance(a: str, b: str) -> None:
+    assert lexical(a, b) >= THRESHOLD
 
 
 # --- The labelled pairs
@@ -123,7 +148,7 @@ def test_the_threshold_is_the_one_that_the_choosing_half_chooses() -> None:
 def test_precision_and_recall_on_the_judging_half() -> None:
     judged = rates(judging_half(PAIRS), THRESHOLD)
     assert judged.precision >= 0.97
-    assert judged.recall >= 0.66
+    assert judged.recall >= 0.68
 
 
 def test_the_report_fails_where_the_figures_do() -> None:

@@ -69,7 +69,7 @@ _CONCEPTS = """
     remove eliminate
     stop prevent
     treat cure therapy remedy
-    movie film
+    movie movies film
     car automobile auto
     bicycle bike
     eat diet food feed
@@ -80,13 +80,13 @@ _CONCEPTS = """
     job occupation profession
     price cost expense fee
     average mean typical
-    duration length long last
+    duration length long
     lifespan longevity
     height elevation altitude
     speed velocity
     size area surface
     weight weigh mass
-    temperature hot cold
+    temperature
     birth born birthday birthdate
     death die died dead
     place location site situated whereabouts
@@ -137,6 +137,83 @@ _CONCEPTS = """
     fiber fibre
     versus vs compare comparison difference
 """
+# What excludes one another. Each line is one choice, its sides parted by "/"; a query that names one side alone never
+# repeats one that names another side alone, however alike they are.
+_CHOICES = """
+    hot warm warmest hottest heating / cold cool coldest cooling
+    high highest tall tallest / low lowest / short shortest
+    deep / shallow
+    long longest / short shortest
+    large largest big biggest great huge / small smallest little tiny
+    fast fastest quick / slow slowest
+    cheap cheapest affordable inexpensive / expensive
+    rich richest wealthy / poor poorest
+    near nearest close closest / far farthest
+    easy simple / hard difficult
+    good best better well / bad worst worse
+    strong / weak
+    heavy / light
+    old oldest older ancient / young youngest younger / new newest newer modern
+    early earliest / late latest
+    common / rare
+    public / private
+    start begin began beginning commence onset / end ending finish conclude
+    first / last
+    previous / next
+    past / present current currently now / future
+    yesterday / today / tomorrow
+    morning / noon / evening / midnight
+    summer / winter / autumn
+    maximum max most top / minimum min least bottom / average mean
+    increase rise growth / decrease fall decline drop
+    profit / loss
+    income / expense
+    win won winner victory / lose lost loser defeat
+    buy bought purchase / sell sold / rent
+    import / export
+    lend / borrow
+    send / receive
+    arrival arrive / departure depart
+    upload / download
+    upper / lower / middle
+    inner internal interior / outer external exterior
+    inside indoor / outside outdoor
+    above over / below under
+    before / after
+    birth born birthday birthdate birthplace / death die died dead
+    build built construct / destroy demolish
+    create found founded establish / abolish dissolve
+    add / remove eliminate
+    enable / disable
+    allow / forbid prohibit / prevent
+    cause reason / effect impact influence result consequence
+    benefit advantage pro / drawback disadvantage downside con risk
+    positive / negative
+    legal / illegal
+    male man men boy / female woman women girl
+    husband / wife
+    father / mother
+    son / daughter
+    brother / sister
+    king / queen
+    employer / employee
+    interviewer / interviewee
+    trainer / trainee
+    teacher / student pupil
+    parent / child
+    predator / prey
+    supply / demand
+    boiling / freezing / melting
+    acid / base alkali
+    north northern / south southern / east eastern / west western
+    left / right
+    monday / tuesday / wednesday / thursday / friday / saturday / sunday
+    minute minutes / hour hours / day days / week weeks / month months / year years / decade / century
+    by / about
+    to / from
+"""
+# Beginnings that turn a word into its opposite though it looks misspelt.
+_TURNING = (("macro", "micro"), ("ab", "ad"), ("pre", "pro"))
 # From two on: "one liter" and "a liter" are the same.
 _COUNTING = """
     two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen
@@ -188,6 +265,29 @@ def concept(word: str) -> str:
     """What a lower-case word stands for: the name of its concept, or the word's stem where it is in no table."""
     stemmed = stem(word)
     return _named().get(word) or _named().get(stemmed, stemmed)
+
+
+@cache
+def _choices() -> dict[str, frozenset[tuple[int, int]]]:
+    """Every word of the choices, and its stem, with the choices that it makes: the number of the line and the side."""
+    made: dict[str, set[tuple[int, int]]] = {}
+    for line, text in enumerate(_CHOICES.strip().split("\n")):
+        for side, words in enumerate(text.split("/")):
+            for word in words.split():
+                made.setdefault(word, set()).add((line, side))
+    stems = {stem(word): frozenset(sides) for word, sides in made.items()}
+    return stems | {word: frozenset(sides) for word, sides in made.items()}
+
+
+def choices_of(word: str) -> frozenset[tuple[int, int]]:
+    """Between which things that exclude one another a lower-case word chooses, and which of them it takes."""
+    return _choices().get(word) or _choices().get(stem(word), frozenset())
+
+
+def turned(a: str, b: str) -> bool:
+    """Whether two words differ in a beginning that turns the meaning round."""
+    pairs = (pair for one, other in _TURNING for pair in ((one, other), (other, one)))
+    return any(a.startswith(x) and b.startswith(y) and a[len(x) :] == b[len(y) :] for x, y in pairs)
 
 
 def is_light(name: str) -> bool:

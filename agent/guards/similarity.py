@@ -15,7 +15,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from agent.guards.query_words import ASKED_BY, ASKED_BY_HOW, NEGATIONS, STOP, concept, is_light, number_of, one_form
+from agent.guards.query_words import (
+    ASKED_BY,
+    ASKED_BY_HOW,
+    NEGATIONS,
+    STOP,
+    choices_of,
+    concept,
+    is_light,
+    number_of,
+    one_form,
+    turned,
+)
 
 MEASURE = "lexical"
 THRESHOLD = 0.9  # from here on a query repeats another; how it was chosen: docs/benchmarks.md
@@ -26,6 +37,7 @@ _TYPO = 0.9  # of a word's weight that is shared where one letter differs
 _MOST_TYPOS = 4  # where more words of a query are in doubt, it is another query
 _MIN_TYPO_CHARS = 6  # in shorter words one letter makes another word: Iran, Iraq
 _EITHER_WAY = frozenset({"distance", "versus"})
+_BEFORE_A_DEED = frozenset({"how", "what", "where", "when", "way", "ways", "need", "want", "used", "time", "season"})
 # Numbers, and what stands between spaces and punctuation: marks are part of a word in many scripts, and of C++ and C#.
 _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\s\d_!\"$-*,-/:-@\[-`{-~\u00a1-\u00bf\u2000-\u206f\u3000-\u303f]+")
 
@@ -34,6 +46,7 @@ _WORD = re.compile(r"\d+(?:[.,]\d+)*|[^\s\d_!\"$-*,-/:-@\[-`{-~\u00a1-\u00bf\u20
 class Profile:
     """What a query asks for: its concepts with their weights, and what a repeat must have just the same.
 
+    `choices` are those that it makes between things that exclude one another, each with the sides that it takes.
     `before_to` and `after_to` are the concepts on either side of the word "to", where the query has it.
     """
 
@@ -41,6 +54,7 @@ class Profile:
     concepts: dict[str, float]
     numbers: frozenset[str]
     negated: bool
+    choices: dict[int, set[int]]
     before_to: frozenset[str]
     after_to: frozenset[str]
 
@@ -70,6 +84,7 @@ def profile(query: str) -> Profile:
         concepts=_weights(written, named),
         numbers=frozenset(numbers),
         negated=not NEGATIONS.isdisjoint(words),
+        choices=_choices(words, is_way=not _EITHER_WAY.isdisjoint(named.values())),
         before_to=frozenset(name for place, name in named.items() if place < middle),
         after_to=frozenset(name for place, name in named.items() if place > middle),
     )
@@ -87,6 +102,17 @@ def _concept(word: str, before: str) -> str | None:
     if word in ASKED_BY:
         return ASKED_BY[word]
     return None if word in STOP or word in NEGATIONS else concept(word)
+
+
+def _choices(words: list[str], *, is_way: bool) -> dict[int, set[int]]:
+    """The choices of all words; but a way is the same from either end, and "to" before a deed leads nowhere."""
+    idle = {"to", "from"} if is_way else set()
+    chosen: dict[int, set[int]] = {}
+    for before, word in pairwise(["", *words]):
+        if word not in idle and (word != "to" or before not in _BEFORE_A_DEED):
+            for choice, side in choices_of(word):
+                chosen.setdefault(choice, set()).add(side)
+    return chosen
 
 
 def _weights(written: list[str], named: dict[int, str]) -> dict[str, float]:
@@ -107,7 +133,7 @@ def compare(a: Profile, b: Profile) -> float:
     """As `lexical`, for queries that were read before."""
     if a.text == b.text:
         return 1.0
-    if a.numbers != b.numbers or a.negated != b.negated or _turned_round(a, b):
+    if a.numbers != b.numbers or a.negated != b.negated or _turned_round(a, b) or _choose_otherwise(a, b):
         return 0.0
     only_a, only_b = _without(a.concepts, b.concepts), _without(b.concepts, a.concepts)
     shared = _sum(max(weight, b.concepts[name]) for name, weight in a.concepts.items() if name in b.concepts)
@@ -147,7 +173,8 @@ def _one_letter_apart(a: str, b: str) -> bool:
         return False
     same = next((place for place, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
     rest_a, rest_b = a[same:], b[same:]
-    return rest_a[1:] == rest_b[1:] or rest_a[1:] == rest_b or rest_a == rest_b[1:]
+    is_near = rest_a[1:] == rest_b[1:] or rest_a[1:] == rest_b or rest_a == rest_b[1:]
+    return is_near and not turned(a, b)
 
 
 def _turned_round(a: Profile, b: Profile) -> bool:
@@ -155,3 +182,8 @@ def _turned_round(a: Profile, b: Profile) -> bool:
     if not _EITHER_WAY.isdisjoint(a.concepts.keys() | b.concepts.keys()):
         return False
     return not a.before_to.isdisjoint(b.after_to) and not a.after_to.isdisjoint(b.before_to)
+
+
+def _choose_otherwise(a: Profile, b: Profile) -> bool:
+    """Whether each names one of some things that exclude one another, and not the same: hot and cold, to and from."""
+    return any(choice in b.choices and sides.isdisjoint(b.choices[choice]) for choice, sides in a.choices.items())
