@@ -71,7 +71,7 @@ def test_a_task_that_is_a_subcommand_needs_two_dashes(desk: Desk) -> None:
     assert json.loads((desk.folder / json.loads(done.out)["trace"]).read_text("utf-8"))["task"] == "report"
 
 
-@pytest.mark.parametrize("word", ["chats", "serve", "mcp-serve", "baseline", "reports"])
+@pytest.mark.parametrize("word", ["chats", "serve", "mcp-server", "baseline", "reports"])
 def test_a_word_that_is_no_subcommand_is_a_task(desk: Desk, word: str) -> None:
     done = desk.inside(word, "--json", "--backend", "scripted", "--scripted", desk.script(MULTIPLY))
     assert json.loads(done.out)["status"] == "completed"

@@ -52,10 +52,10 @@ BLED = [
     ("math", "expression", "numbers, parentheses, + - * / // % and ^ for powers", "What is 7 times 9?"),
     ("math", "expression", "the constants pi and e", "What is 7 times 9?"),
     ("math", "expression", "sqrt, sin, cos, tan (radians)", "What is 7 times 9?"),
-    ("code", "code", "The whole program as plain Python source.", "Print the primes below 50."),
+    ("code", "code", "The whole program as plain source.", "Print the primes below 50."),
     ("code", "code", "It has the standard library and no input.", "Print the primes below 50."),
-    ("code", "code", "# The whole program as plain Python source\nprint(1)", "Print the primes below 50."),
-    ("code", "code", "plain Python source", "Print the primes below 50."),
+    ("code", "code", "# The whole program as plain source\nprint(1)", "Print the primes below 50."),
+    ("code", "code", "as plain source", "Print the primes below 50."),
     ("weather", "city", "Name of the city", "How warm is it in Oslo?"),
     ("weather", "city", "city name, weather", "How warm is it in Oslo?"),
     ("weather", "city", "the city to get the weather for is Oslo", "How warm is it in Oslo?"),
@@ -171,7 +171,7 @@ VALUES = [
     ("search", "query", "look up python string type", "Python types?"),
     ("write", "content", "text", "Write the word text into a.txt."),
     ("write", "content", "inside the workspace", "Write 'inside the workspace' into a.txt."),
-    ("code", "code", "print('plain Python source')", "Print 'plain Python source'."),
+    ("code", "code", "print('plain source')", "Print 'plain source'."),
     # -- JSON and brackets that are meant
     ("write", "content", '{"type": "object", "properties": {"age": {"type": "integer"}}}', "Save a form for an age."),
     ("write", "content", '{"type": "string"}', "Write a JSON schema for a text."),
@@ -204,7 +204,7 @@ def test_a_value_is_none(schema: str, parameter: str, value: str, user_text: str
 
 @pytest.mark.parametrize("schema", [name for name in SCHEMAS if name not in ("write", "file")])
 def test_a_description_is_bleed_in_every_tool_of_one_text_and_the_users_message_takes_its_place(schema: str) -> None:
-    ((parameter, node),) = SCHEMAS[schema]["properties"].items()
+    (parameter, node), *_ = SCHEMAS[schema]["properties"].items()
     found = _bleed(schema, parameter, node["description"], " Who wrote Dracula? ")
     assert found is not None
     assert found.replacement == ToolCall(name="tool", arguments={parameter: "Who wrote Dracula?"})

@@ -113,7 +113,8 @@ def test_the_defaults_that_help_names_are_the_settings_own() -> None:
     for flag, text in named.items():
         default = Settings.model_fields[FLAGS[flag]].default
         assert type(default)(text) == default
-    assert set(named) == {"backend", "strategy", "max_calls", "max_cost", "seed", "temperature", "toolset", "traces"}
+    expected = {"backend", "strategy", "max_calls", "max_cost", "seed", "temperature", "toolset", "traces", "mcp_config"}
+    assert set(named) == expected
 
 
 def test_the_bar_of_the_meter_is_as_wide_as_the_default_cap() -> None:
