@@ -18,7 +18,7 @@ from evals.batch import LOCK_NAME
 from evals.disk import RESERVE_BYTES
 from evals.store import STORE_NAME, TraceStore
 from evals.traces import load_all, write_trace
-from tests.support_store import ROOT, closed, end, entry, in_process, store
+from tests.support_store import ROOT, can_mount, closed, end, entry, in_process, on_a_small_disk, store
 from tests.support_traces import genuine
 
 __all__ = ["store"]  # a fixture: used by name, as a parameter
@@ -82,72 +82,9 @@ def _limit_pages(store: TraceStore, *, extra: int) -> None:
     db.execute(f"PRAGMA max_page_count = {pages + extra}")
 
 
-SMALL_DISK = """
-    import sys
-    from pathlib import Path
-    from agent.errors import StoreError
-    from agent.state import AgentState, LedgerEntry
-    from evals.store import TraceStore
-    from evals.traces import load_all
-    folder = Path(sys.argv[1]) / "traces"
-    state = AgentState.model_validate_json(Path(sys.argv[2]).read_text())
-
-    def fill():
-        with open(Path(sys.argv[1]) / "filler", "ab", buffering=0) as filler:
-            try:
-                while True:
-                    filler.write(bytes(4096))
-            except OSError:
-                pass
-
-    with TraceStore(folder) as store, store.begin_batch("batch"):
-        store.run_started(state.run_id, "batch")
-        store.reserved(state.run_id, state.ledger[0])
-        fill()
-        written = store.write(state)
-        print("trace", written.stat().st_size, (folder / ".reserve").exists())
-        try:
-            store.reserved(state.run_id, state.ledger[1])
-        except StoreError as error:
-            print("refused", error)
-        store.settled(state.run_id, state.ledger[0])
-        store.run_finished(state)
-    print("whole", len(load_all(folder)), store.spent("batch"))
-    store.close()
-    fill()
-    try:
-        TraceStore(folder).begin_batch("next")
-    except StoreError as error:
-        print("next", error)
-    print("kept", len(load_all(folder)))
-"""
-
-
-def _can_mount() -> bool:
-    try:
-        command = ["unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=1m", "none", "/mnt"]
-        return subprocess.run(command, capture_output=True, check=False, timeout=10).returncode == 0
-    except (OSError, subprocess.TimeoutExpired):
-        return False
-
-
-@pytest.mark.skipif(not _can_mount(), reason="a small file system needs Linux and user namespaces")
+@pytest.mark.skipif(not can_mount(), reason="a small file system needs Linux and user namespaces")
 def test_on_a_full_disk_the_run_under_way_is_kept_and_no_other_begins(tmp_path: Path) -> None:
-    source = tmp_path / "source.txt"
-    source.write_text(genuine("completed").model_dump_json())
-    (tmp_path / "disk").mkdir()
-    script = 'mount -t tmpfs -o size=3m none "$1" && exec "$2" -c "$3" "$1" "$4"'
-    arguments = [str(tmp_path / "disk"), sys.executable, textwrap.dedent(SMALL_DISK), str(source)]
-    done = subprocess.run(
-        ["unshare", "-rm", "sh", "-c", script, "sh", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
-    assert done.stderr == ""
-    trace, refused, whole, next_batch, kept = done.stdout.splitlines()
+    trace, refused, whole, next_batch, kept = on_a_small_disk(tmp_path, genuine("completed"), mebibytes=3)
     assert trace.startswith("trace ")
     assert trace.endswith(" False")
     assert "the disk is full" in refused

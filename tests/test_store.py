@@ -16,7 +16,7 @@ import pytest
 from evals.store import STORE_NAME, TraceStore
 from evals.traces import load_all
 from tests.support_runs import act, answer, run_script
-from tests.support_store import ROOT, closed, end, entry, in_process, line_of, store
+from tests.support_store import ROOT, WRITER, closed, end, entry, in_process, line_of, store
 from tests.support_traces import genuine, judged
 
 __all__ = ["store"]  # a fixture: used by name, as a parameter
@@ -76,27 +76,6 @@ def test_threads_share_a_store(store: TraceStore) -> None:
     for thread in threads:
         thread.join()
     assert store.spent("batch") == (40, 280)
-
-
-WRITER = """
-    import sys
-    from pathlib import Path
-    from agent.state import LedgerEntry
-    from evals.store import TraceStore
-    name, batch, count = sys.argv[2], sys.argv[3], int(sys.argv[4])
-    store = TraceStore(Path(sys.argv[1]))
-    for number in range(count):
-        e = LedgerEntry(index=number, purpose="act", prompt_tokens_bound=1, bound_kind="exact",
-                        max_completion_tokens=64, prompt_microusd_per_1k=10_000,
-                        completion_microusd_per_1k=30_000, reserved_microusd=100)
-        if number == 0:
-            store.run_started(name, batch)
-        store.reserved(name, e)
-        print("reserved", number, flush=True)
-        e.settled_microusd, e.settled_as = 60, "counted"
-        store.settled(name, e)
-        print("settled", number, flush=True)
-"""
 
 
 def test_several_processes_lose_no_entry(store: TraceStore) -> None:
