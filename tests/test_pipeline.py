@@ -405,3 +405,12 @@ def test_a_page_cannot_speak_in_the_templates_voice(tmp_path: Path) -> None:
     state = run([*search, "Nothing."], task="Search for grain facts.", corpus=tmp_path)
     assert state.steps[0].results[0].success
     assert "<|im_end|>" not in asked(state, 2)
+
+
+def test_arguments_that_are_whole_in_a_reply_that_was_cut_are_used() -> None:
+    """Some servers let a model pad its JSON with blanks until its tokens are spent."""
+    padded = ScriptedReply('{"expression": "6*7"}' + " \n" * 4000)
+    script = ['{"tool": "calculate_math", "enough": true}', padded, "It is 42."]
+    state = run_script(script, strategy_name="pipeline", evidence=False)
+    assert (state.status, state.answer, state.tool_faults) == ("completed", "It is 42.", {})
+    assert verify(state) == []

@@ -20,7 +20,7 @@ from agent.llm.bounds import Bound, answer_bound, rendered_bound
 from agent.llm.envelopes import usage_of
 from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
-from agent.llm.replies import TOOL_CALL, Reply, holds_call, read_reply, read_thinking
+from agent.llm.replies import TOOL_CALL, Reply, holds_call, read_reply, read_text, read_thinking
 from agent.prompts.budget_line import BudgetLeft
 from agent.redaction import redacted
 from agent.reporter import Reporter
@@ -334,11 +334,12 @@ class LLMClient:
         refuse_cut_prompt(ask.messages, call.usage, self._state.sampling.num_ctx, exact)
         if ask.thinks:
             return read_thinking(envelope)
-        schema = _read_as(ask)
-        if schema is None:
+        if ask.schema is None:
             return read_reply(envelope, tools=ask.tools or ())
+        if ask.as_text:
+            return read_text(envelope)
         try:
-            return read_reply(envelope, schema=schema)
+            return read_reply(envelope, schema=ANY_ARRAY if ask.schema.get("type") == "array" else ANY_OBJECT)
         except ModelError as error:
             if error.detail is None and holds_call(envelope, ask.tools or ()):
                 error.detail = TOOL_CALL
@@ -368,10 +369,3 @@ class LLMClient:
         if key not in self._hashes:
             self._hashes[key] = (value, content_hash(value))
         return self._hashes[key][1]
-
-
-def _read_as(ask: Ask) -> dict[str, Any] | None:
-    """What a constrained reply must be for the reader; None where the strategy reads the text itself."""
-    if ask.schema is None or ask.as_text:
-        return None
-    return ANY_ARRAY if ask.schema.get("type") == "array" else ANY_OBJECT

@@ -41,7 +41,8 @@ class Reply:
 
     `answer` is text, or the JSON value where a schema was set. `outcomes` are the calls in the model's order, each
     made ready or refused; a reply of which no call can be made raises instead. `source` says where the calls stood:
-    among those that the server itself found, or in the text.
+    among those that the server itself found, or in the text. `is_cut` says of a reply that is read elsewhere that its
+    token limit ended it.
     """
 
     thinking: str = ""
@@ -49,6 +50,7 @@ class Reply:
     outcomes: list[Outcome] = field(default_factory=list)
     repairs: list[str] = field(default_factory=list)
     source: Source = "none"
+    is_cut: bool = False
 
     @property
     def calls(self) -> list[ToolCall]:
@@ -96,6 +98,19 @@ def read_reply(
     if schema is None and not reply.outcomes:
         reply.answer = text
     return reply
+
+
+def read_text(envelope: Envelope) -> Reply:
+    """A constrained reply as text, for a strategy that reads it itself; whatever a cut one holds whole is of use.
+
+    Raises:
+        ModelError: truncated, thinking_only or empty_reply: there is no text.
+    """
+    inline, text = split_thinking(envelope.content)
+    thinking = "\n".join(part for part in (envelope.thinking, inline) if part)
+    if not text:
+        raise nothing_said(thinking, envelope.finish)
+    return Reply(thinking, text, is_cut=envelope.finish == "length")
 
 
 def read_thinking(envelope: Envelope) -> Reply:

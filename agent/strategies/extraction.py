@@ -34,7 +34,8 @@ def ask_arguments(
     for _ in range(tries):
         try:
             reply = talk.ask(llm, text, "act", phase="extract", schema=tools.arguments_schema(name), as_text=True)
-            read = read_arguments(reply.answer, parameters, tool=name)
+            finish = "length" if reply.is_cut else None
+            read = read_arguments(reply.answer, parameters, tool=name, finish=finish)
         except ModelError as error:
             note_fault(noted, error)
             noted.events.append(GuardEvent(guard="extract", tier=0, message=f"arguments of {name}: {error}"))
