@@ -15,9 +15,10 @@ RUN /opt/venv/bin/python scripts/fetch_model.py --dest /app/models
 
 FROM python:3.11-slim-bookworm
 
-# The OpenMP runtime that llama.cpp is linked with; slim images leave it out.
+# The OpenMP runtime that llama.cpp is linked with, which slim images leave out, and what search_codebase runs. Programs
+# are isolated by landlock: bubblewrap needs a capability that containers have not.
 RUN apt-get update \
-    && apt-get install -y --no-install-recommends libgomp1 \
+    && apt-get install -y --no-install-recommends libgomp1 ripgrep \
     && rm -rf /var/lib/apt/lists/*
 
 COPY --from=build /opt/venv /opt/venv

@@ -5,7 +5,7 @@ PYTEST_ARGS ?=
 SUITE ?= suites/core.yaml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup dev suite test check pytest lint types imports format lock docker-check docker-suite clean distclean
+.PHONY: help setup extras dev suite test check pytest lint types imports format lock docker-check docker-suite clean distclean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,7 +19,10 @@ endef
 setup: ## make .venv with pinned, hash-checked packages and unpack the embedded model
 	$(bootstrap)
 
-dev: ## setup, and what tests, lint and types need
+extras: ## setup, and the libraries of the toolsets web, pdf, browser and mcp:NAME
+	$(bootstrap) --extras
+
+dev: ## extras, and what tests, lint and types need
 	$(bootstrap) --dev
 
 # run_tests.py exits 1 when a case did not pass: a weak model's failures are results, so only worse ends the target.
@@ -49,12 +52,15 @@ format: dev ## rewrite the sources in ruff's format
 	@$(VENV_PYTHON) -m ruff format .
 	@$(VENV_PYTHON) -m ruff check --fix .
 
-# The index that a machine happens to use is its own business: neither lock file may name one.
+# The index that a machine happens to use is its own business: no lock file may name one.
 PIP_COMPILE := CUSTOM_COMPILE_COMMAND="make lock" $(VENV_PYTHON) -m piptools compile --quiet --generate-hashes \
   --allow-unsafe --strip-extras --no-emit-index-url --no-emit-find-links --no-emit-trusted-host
-lock: dev ## compile both requirements files from pyproject.toml (UPGRADE=1: newest versions)
+EXTRAS := --extra web --extra pdf --extra browser --extra mcp
+lock: dev ## compile the requirements files from pyproject.toml (UPGRADE=1: newest versions)
 	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --output-file requirements.txt pyproject.toml
-	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) --extra dev --constraint requirements.txt \
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) $(EXTRAS) --constraint requirements.txt \
+	  --output-file requirements-extras.txt pyproject.toml
+	@$(PIP_COMPILE) $(if $(UPGRADE),--upgrade) $(EXTRAS) --extra dev --constraint requirements-extras.txt \
 	  --output-file requirements-dev.txt pyproject.toml
 
 docker-check: dev ## build the image without Docker and run a task in it (root on Debian; see the script)

@@ -18,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST_PYTHON = (3, 11)
+LOCKS = ("requirements.txt", "requirements-extras.txt", "requirements-dev.txt")  # each holds all of the one before it
 
 
 class BootstrapError(Exception):
@@ -78,7 +79,7 @@ def install(venv: Path, requirements: Path) -> bool:
     if stamp.is_file() and stamp.read_text() == wanted:
         return False
     print(f"installing {requirements.name} (hash-checked)", flush=True)
-    # While packages change no stamp may vouch for them: both files share the environment.
+    # While packages change no stamp may vouch for them: all files share the environment.
     for old in venv.glob(".installed-*"):
         old.unlink()
     pip = [str(venv_python(venv)), "-m", "pip", "--disable-pip-version-check", "--no-input"]
@@ -95,6 +96,12 @@ def install(venv: Path, requirements: Path) -> bool:
         )
     stamp.write_text(wanted)
     return True
+
+
+def chosen_lock(venv: Path, wanted: str) -> Path:
+    """The lock file to install: the one that is wanted, or a larger one that is installed already."""
+    installed = [place for place, name in enumerate(LOCKS) if (venv / f".installed-{Path(name).stem}").is_file()]
+    return ROOT / LOCKS[max([LOCKS.index(wanted), *installed])]
 
 
 OPENMP = "libgomp.so.1"
@@ -138,18 +145,14 @@ def fetch_model(venv: Path) -> None:
 def main(argv: list[str] | None = None) -> int:
     """Set up the checkout; 0 when everything is in place, 2 with one line on stderr otherwise."""
     parser = argparse.ArgumentParser(description="Make .venv with pinned packages and unpack the model.")
+    parser.add_argument("--extras", action="store_true", help="also install the libraries of the optional toolsets")
     parser.add_argument("--dev", action="store_true", help="also install what tests, lint and types need")
     args = parser.parse_args(argv)
     venv = ROOT / ".venv"
     try:
         check_python(tuple(sys.version_info[:3]))
         make_venv(venv)
-        # The development lock holds the runtime packages at the same versions: one file installs them all.
-        dev = ROOT / "requirements-dev.txt"
-        if args.dev or (venv / f".installed-{dev.stem}").is_file():
-            install(venv, dev)
-        else:
-            install(venv, ROOT / "requirements.txt")
+        install(venv, chosen_lock(venv, LOCKS[2 if args.dev else 1 if args.extras else 0]))
         ensure_openmp()
         fetch_model(venv)
     except (BootstrapError, OSError) as error:

@@ -133,7 +133,7 @@ def test_without_the_sdk_the_person_is_told_what_to_install(tmp_path: Path, pack
         )
         assert (done.returncode, done.stderr) == (
             2,
-            f"shoestring: {who} needs the package {package}; install it: .venv/bin/pip install mcp\n",
+            f"shoestring: {who} needs the package {package}; install it with: make extras\n",
         )
 
 

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
@@ -23,7 +24,8 @@ from scripts.bootstrap import BootstrapError
 from scripts.fetch_model import FetchError, ModelWheel
 
 ROOT = Path(__file__).resolve().parent.parent
-LOCKS = ["requirements.txt", "requirements-dev.txt"]
+LOCKS = list(bootstrap.LOCKS)
+EXTRAS = ["web", "pdf", "browser", "mcp"]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 
@@ -74,10 +76,25 @@ def test_the_runtime_lock_holds_the_declared_packages_and_not_the_developers() -
     assert not {"pytest", "mypy", "ruff", "pip", "setuptools"} & runtime
 
 
-def test_the_development_lock_holds_the_runtime_lock_and_the_declared_tools() -> None:
-    runtime, dev = locked("requirements.txt"), locked("requirements-dev.txt")
-    assert named(PROJECT["optional-dependencies"]["dev"]) <= set(dev)
-    assert {name: dev.get(name) for name in runtime} == runtime
+@pytest.mark.parametrize(
+    ("smaller", "larger", "extras"),
+    [
+        ("requirements.txt", "requirements-extras.txt", EXTRAS),
+        ("requirements-extras.txt", "requirements-dev.txt", ["dev"]),
+    ],
+)
+def test_each_lock_holds_all_of_the_one_before_and_what_is_declared(
+    smaller: str, larger: str, extras: list[str]
+) -> None:
+    before, after = locked(smaller), locked(larger)
+    for extra in extras:
+        assert named(PROJECT["optional-dependencies"][extra]) <= set(after), extra
+    assert {name: after.get(name) for name in before} == before
+
+
+def test_every_extra_is_locked_with_the_others() -> None:
+    assert list(PROJECT["optional-dependencies"]) == [*EXTRAS, "dev"]
+    assert f"EXTRAS := {' '.join(f'--extra {name}' for name in EXTRAS)}\n" in (ROOT / "Makefile").read_text()
 
 
 def third_party_imports(folders: list[str], scripts: list[str]) -> set[str]:
@@ -93,12 +110,44 @@ def third_party_imports(folders: list[str], scripts: list[str]) -> set[str]:
     return names - set(sys.stdlib_module_names) - {path.parent.name for path in ROOT.glob("*/__init__.py")}
 
 
-def test_what_runs_imports_only_what_the_runtime_lock_installs() -> None:
+def test_what_runs_imports_only_what_the_locks_for_running_install() -> None:
     # A checkout with the developers' packages would never notice; a user's `make setup` and the image would.
     folders = [path.parent.name for path in ROOT.glob("*/__init__.py")]
     imported = third_party_imports(folders, ["main.py", "run_tests.py"])
-    providers, runtime = packages_distributions(), set(locked("requirements.txt"))
+    providers, runtime = packages_distributions(), set(locked("requirements-extras.txt"))
     assert not {name for name in imported if not {canonical(found) for found in providers.get(name, [])} & runtime}
+
+
+WITHOUT_EXTRAS = """
+    import sys
+    from pathlib import Path
+    sys.modules.update({name: None for name in sys.argv[2:]})
+    import main, run_tests
+    from agent.state import ToolCall
+    from agent.tools.base import ToolContext
+    from agent.tools.registry import TOOLSETS, ToolRegistry, toolset
+    tools = ToolRegistry(toolset(",".join(TOOLSETS)), ToolContext(workspace=Path(sys.argv[1])))
+    def call(name, **arguments):
+        result = tools.execute(ToolCall(name=name, arguments=arguments))
+        print(name, result.error_type, "make extras" in (result.error or ""))
+    call("fetch_url_markdown", url="http://127.0.0.1:9/")
+    call("query_pdf", path="a.pdf", query="x")
+    call("browse", action="open", url="http://127.0.0.1:9/")
+    call("calculate_math", expression="6*7")
+"""
+
+
+def test_without_the_extras_everything_else_works_and_their_tools_say_how_to_get_them(tmp_path: Path) -> None:
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    optional = set(locked("requirements-extras.txt")) - set(locked("requirements.txt"))
+    absent = [
+        name for name, found in packages_distributions().items() if {canonical(each) for each in found} <= optional
+    ]
+    assert {"trafilatura", "pypdf", "playwright", "mcp", "anyio"} <= set(absent)
+    command = [sys.executable, "-c", textwrap.dedent(WITHOUT_EXTRAS), str(tmp_path), *absent]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    lacking = [f"{name} missing_extra True" for name in ("fetch_url_markdown", "query_pdf", "browse")]
+    assert done.stdout.splitlines() == [*lacking, "calculate_math None False"]
 
 
 @pytest.mark.parametrize("requirement", PROJECT["dependencies"])
@@ -284,6 +333,16 @@ def test_changed_requirements_are_installed_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("installed", "wanted", "chosen"),
+    [([], 0, 0), ([], 1, 1), ([0], 1, 1), ([2], 0, 2), ([1], 0, 1), ([0, 1], 2, 2)],
+)
+def test_a_larger_lock_that_is_installed_stays(tmp_path: Path, installed: list[int], wanted: int, chosen: int) -> None:
+    for place in installed:
+        (tmp_path / f".installed-{Path(LOCKS[place]).stem}").touch()
+    assert bootstrap.chosen_lock(tmp_path, LOCKS[wanted]) == ROOT / LOCKS[chosen]
+
+
+@pytest.mark.parametrize(
     ("failing", "message"), [("install_exit", "pip could not install"), ("check_exit", "do not fit together")]
 )
 def test_a_failed_installation_is_tried_again(tmp_path: Path, failing: str, message: str) -> None:
@@ -318,7 +377,20 @@ def make(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
-TARGETS = ["setup", "dev", "suite", "test", "pytest", "lint", "types", "imports", "format", "lock", "docker-check"]
+TARGETS = [
+    "setup",
+    "extras",
+    "dev",
+    "suite",
+    "test",
+    "pytest",
+    "lint",
+    "types",
+    "imports",
+    "format",
+    "lock",
+    "docker-check",
+]
 TARGETS += ["docker-suite", "clean"]
 
 

@@ -17,6 +17,8 @@ from agent.state import LOOP_REFUSALS
 
 # Gives each text's meaning as a vector of one length.
 Embed = Callable[[Sequence[str]], list[list[float]]]
+# Installs the libraries of the optional toolsets, at the versions of the lock file.
+INSTALL_EXTRAS = "make extras"
 Effect = Literal["read", "write", "execute", "network"]
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from agent.egress.target import MAX_URL_CHARS
 from agent.prompts.untrusted import as_data, inert_markers
-from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
+from agent.tools.base import INSTALL_EXTRAS, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.browser_page import BrowserPage, Seen
 from agent.tools.browser_session import BrowserSession, Setup
 from agent.tools.fetching import printable
@@ -112,9 +112,7 @@ def _check(params: BrowseParams, context: ToolContext) -> None:
     if params.action == "screenshot" and context.persons_folder:
         raise ToolError("refused", "A picture would be written into the person's own folder: nobody asked them.")
     if importlib.util.find_spec("playwright") is None:
-        raise ToolError(
-            "missing_extra", "The browser needs one more package. Install it: .venv/bin/pip install '.[browser]'"
-        )
+        raise ToolError("missing_extra", f"The browser needs one more package. Install it with: {INSTALL_EXTRAS}")
 
 
 def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from importlib.util import find_spec
 
-from agent.tools.base import Excerpt, Tool, ToolContext, ToolError
+from agent.tools.base import INSTALL_EXTRAS, Excerpt, Tool, ToolContext, ToolError
 from agent.tools.fetching import PAGE_TIMEOUT_SECONDS, PageParams, page_text
-
-INSTALL = ".venv/bin/pip install trafilatura lxml_html_clean"
 
 
 class FetchUrlMarkdown(Tool[PageParams]):
@@ -31,5 +29,5 @@ class FetchUrlMarkdown(Tool[PageParams]):
             ToolError: as fetch_url; and missing_extra, the library is not installed.
         """
         if find_spec("trafilatura") is None:
-            raise ToolError("missing_extra", f"{self.name} needs a library; install it with: {INSTALL}")
+            raise ToolError("missing_extra", f"{self.name} needs a library; install it with: {INSTALL_EXTRAS}")
         return page_text(params.url, context, "html_markdown", self.max_chars)

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.sandbox.base import Limits, SandboxError
 from agent.sandbox.parsing import parsed
-from agent.tools.base import Embed, Params, Tool, ToolContext, ToolError
+from agent.tools.base import INSTALL_EXTRAS, Embed, Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import clean, query_terms
 from agent.tools.workspace import MAX_PATH_CHARS, faults_told, opened_file, place_of, read_bytes
 
@@ -90,7 +90,7 @@ class QueryPdf(Tool[QueryPdfParams]):
             StoreError: the disk fails.
         """
         if importlib.util.find_spec("pypdf") is None:
-            raise ToolError("missing_extra", "PDFs need one more package. Install it: .venv/bin/pip install '.[pdf]'")
+            raise ToolError("missing_extra", f"PDFs need one more package. Install it with: {INSTALL_EXTRAS}")
         if params.query.strip() and not query_terms(params.query):
             raise ToolError("bad_args", "The query holds no word to look for.")
         path, data = _bytes_of(params.path, context)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import UsageError
 from agent.prompts.untrusted import inert_markers
 from agent.redaction import redacted
-from agent.tools.base import Params, Tool, ToolContext, ToolError
+from agent.tools.base import INSTALL_EXTRAS, Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import clean
 from agent.tools.mcp.config import McpServer, ServerFile
 from agent.tools.mcp.schemas import Declared, InexpressibleError, arguments_of, declared
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
 
 MAX_TOOLS = 64  # of one server
 MAX_ERROR = 300
-_INSTALL = ".venv/bin/pip install mcp"
 _MAX_LEFT_OUT_TOLD = 5
 Tell = Callable[[str], None]
 
 
 def lacks(what: str, error: ModuleNotFoundError) -> str:
     """That the SDK, or a part of it, is not installed, and how to mend it."""
-    return f"{what} needs the package {(error.name or 'mcp').partition('.')[0]}; install it: {_INSTALL}"
+    return f"{what} needs the package {(error.name or 'mcp').partition('.')[0]}; install it with: {INSTALL_EXTRAS}"
 
 
 class McpToolsets:
