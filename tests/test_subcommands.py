@@ -113,7 +113,17 @@ def test_the_defaults_that_help_names_are_the_settings_own() -> None:
     for flag, text in named.items():
         default = Settings.model_fields[FLAGS[flag]].default
         assert type(default)(text) == default
-    expected = {"backend", "strategy", "max_calls", "max_cost", "seed", "temperature", "toolset", "traces", "mcp_config"}
+    expected = {
+        "backend",
+        "strategy",
+        "max_calls",
+        "max_cost",
+        "seed",
+        "temperature",
+        "toolset",
+        "traces",
+        "mcp_config",
+    }
     assert set(named) == expected
 
 

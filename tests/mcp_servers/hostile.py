@@ -1,7 +1,7 @@
 """A server that a test starts without the SDK: it agrees on a version, lists its tools, and then misbehaves.
 
-The first argument is what it does at a call: exit, hang, garbage, huge, stubborn, binary, error, form, flood. With `mute` it
-never says a word; with `schemas` it lists the tools in the file that the second argument names.
+The first argument is what it does at a call: exit, hang, garbage, huge, stubborn, binary, error, form, flood. With
+`mute` it never says a word; with `schemas` it lists the tools in the file that the second argument names.
 """
 
 from __future__ import annotations
