@@ -410,7 +410,7 @@ def test_a_page_cannot_speak_in_the_templates_voice(tmp_path: Path) -> None:
 def test_arguments_that_are_whole_in_a_reply_that_was_cut_are_used() -> None:
     """Some servers let a model pad its JSON with blanks until its tokens are spent."""
     padded = ScriptedReply('{"expression": "6*7"}' + " \n" * 4000)
-    script = ['{"tool": "calculate_math", "enough": true}', padded, "It is 42."]
+    script: list[ScriptedReply | str] = ['{"tool": "calculate_math", "enough": true}', padded, "It is 42."]
     state = run_script(script, strategy_name="pipeline", evidence=False)
     assert (state.status, state.answer, state.tool_faults) == ("completed", "It is 42.", {})
     assert verify(state) == []

@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     *("README.md", "CONTRIBUTING.md", "decisions.md", "docs/suites.md", "docs/benchmarks.md", "docs/log.md"),
-    *("docs/extending.md", "docs/mcp.md", "docs/strategies.md"),
+    *("docs/extending.md", "docs/mcp.md", "docs/security.md", "docs/strategies.md"),
 ]
 HELP = re.compile(r"<!-- help: (\S+) --help -->\n```\n(.*?)```\n<!-- end -->", re.DOTALL)
 SUBCOMMANDS = ("chat", "report", "verify", "replay", "show", "models", "doctor")
