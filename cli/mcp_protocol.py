@@ -17,7 +17,7 @@ from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, Te
 from agent.errors import UsageError
 from agent.tools.mcp.stdio import ENDED, Heard, spoken_over
 from agent.tools.registry import ToolRegistry
-from cli.mcp_serving import Address, Offer
+from cli.mcp_offer import Address, Offer
 from cli.outcome import log_traceback, say
 
 PATH = "/mcp"

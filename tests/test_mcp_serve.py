@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from agent.errors import UsageError
-from cli.mcp_serving import Address, loopback_address
+from cli.mcp_offer import Address, loopback_address
 from tests.support_cli import answer
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
