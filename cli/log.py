@@ -21,9 +21,12 @@ class _Redacting(logging.Formatter):
 
 
 def keep_log(folder: Path, secrets: tuple[str, ...]) -> None:
-    """Send what the runner logs to a file in `folder`, without the secrets; it is opened at its first line, when the
-    folder is there."""
+    """Send what the runner logs to a file in `folder`, without the secrets, and to no other any more. It is opened at
+    its first line, when the folder is there."""
     log = logging.getLogger("shoestring")
+    for earlier in [made for made in log.handlers if isinstance(made, logging.FileHandler)]:
+        log.removeHandler(earlier)
+        earlier.close()
     handler = logging.FileHandler(folder / LOG_NAME, encoding="utf-8", errors="backslashreplace", delay=True)
     handler.setFormatter(_Redacting(secrets))
     log.addHandler(handler)
