@@ -36,7 +36,7 @@ test: dev ## lint, types, import rules and all tests (PYTEST_ARGS=...)
 check: lint types imports
 
 pytest: dev
-	@$(VENV_PYTHON) -m pytest $(PYTEST_ARGS)
+	@$(VENV_PYTHON) -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
 
 lint: dev ## ruff: rules and format
 	@$(VENV_PYTHON) -m ruff check .

@@ -83,7 +83,7 @@ class Chromium:
         """
         found, deadline = self._profile / "DevToolsActivePort", time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, ValueError):  # it is not there yet, or not yet whole
                 port, path = found.read_text(encoding="ascii").split()
                 return f"ws://127.0.0.1:{port}{path}"
             time.sleep(0.02)
