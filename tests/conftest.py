@@ -1,4 +1,4 @@
-"""What every test is given: a log that ends with it."""
+"""What every test is given: a log that ends with it, and a place for a figure in the last lines of the run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+
+from tests.support_figures import FIGURE
 
 
 @pytest.fixture(autouse=True)
@@ -18,3 +20,12 @@ def _no_log_outlives_its_test() -> Iterator[None]:
         log.removeHandler(handler)
         handler.close()
     log.propagate = propagates
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what tests have measured (`record_property(FIGURE, text)`), on whichever process they ran."""
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, text in getattr(report, "user_properties", ()):
+                if name == FIGURE and getattr(report, "when", "") == "call":
+                    terminalreporter.write_line(str(text))

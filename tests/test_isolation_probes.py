@@ -17,6 +17,7 @@ from agent.sandbox.base import Command, Sandbox, SandboxError
 from agent.sandbox.external import External
 from agent.sandbox.ladder import EXTERNAL_WARNING, Asked, Isolation, tried
 from agent.sandbox.probes import self_test
+from tests.support_figures import FIGURE
 from tests.support_sandbox import RUNGS, sandbox
 
 PROBES = frozenset(
@@ -104,7 +105,7 @@ def test_external_is_said_and_recorded_before_anything_is_run() -> None:
     assert lent.sandbox().name == "external"
 
 
-def test_what_isolation_costs(capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_isolation_costs(record_property: Callable[[str, object], None]) -> None:
     """Printed, and held to no figure: a busy machine would miss any. docs/benchmarks.md has them at rest."""
     argv = ("/usr/bin/python3", "-I", "-S", "-c", "pass")
     bare = _milliseconds(lambda: subprocess.run(argv, check=False).returncode)
@@ -112,8 +113,7 @@ def test_what_isolation_costs(capsys: pytest.CaptureFixture[str]) -> None:
     for level in RUNGS:
         taken = _milliseconds(partial(_code, sandbox(level), Command(argv)))
         told.append(f"{level} {taken - bare:+.1f} ms")
-    with capsys.disabled():
-        sys.stdout.write(f"\nisolation of a Python that does nothing: {', '.join(told)}\n")
+    record_property(FIGURE, f"isolation of a Python that does nothing: {', '.join(told)}")
 
 
 def _code(made: Sandbox, command: Command) -> int | None:
