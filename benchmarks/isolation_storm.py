@@ -29,7 +29,7 @@ from agent.tools.base import ToolContext, ToolError
 from agent.tools.execute_code import ExecuteCode, ExecuteCodeParams
 
 RUNGS: tuple[Asked, ...] = ("bubblewrap", "landlock")
-MARKER = "7079.5"  # seconds that strays would sleep, by which they are known
+MARKER = f"7079.{os.getpid()}"  # seconds that strays would sleep, by which they are known
 ROUNDS = 20
 SECONDS = 3.0  # of wall clock for a program of the storm
 

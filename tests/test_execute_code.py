@@ -22,6 +22,7 @@ from agent.tools.execute_code import ExecuteCode
 from agent.tools.read_file import ReadFile
 from agent.tools.registry import ToolRegistry
 from agent.tools.write_file import WriteFile
+from benchmarks.isolation_storm import storm
 from tests.support_sandbox import RUNGS, gone, isolation
 
 BRIEF = 1.0  # seconds of wall clock for programs that are meant to be stopped
@@ -381,7 +382,7 @@ def test_path_read_06(desk: Desk) -> None:
 
 
 def test_nothing_is_left_of_many_runs_from_many_threads(level: Asked, tmp_path: Path, scratch: Path) -> None:
-    """The benchmark (benchmarks/isolation_storm.py) makes 500 of them."""
+    """A few of each rung; 500 of them come next."""
     desks = []
     for number in range(4):
         (tmp_path / str(number)).mkdir()
@@ -410,6 +411,13 @@ def test_nothing_is_left_of_many_runs_from_many_threads(level: Asked, tmp_path: 
     assert list(scratch.iterdir()) == []
     assert gone("7078.04")
     assert _children() == []
+
+
+@pytest.mark.timeout(400)  # it takes half a minute on two processors that have nothing else to do
+def test_nothing_is_left_of_500_runs_from_8_threads() -> None:
+    """No process, folder or descriptor; strays, daemons, closed folders and programs that print for ever among them."""
+    isolation("bubblewrap")
+    assert storm("bubblewrap", runs=500, threads=8) == []
 
 
 @pytest.fixture
