@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent.state import AgentState
+from cli.outcome import FAILED, OK
 from evals.verify import verify
 from tests.support_cli import ROOT, Desk, answer
 
@@ -54,6 +55,16 @@ def test_hello_is_written_three_times_and_read_back(desk: Desk) -> None:
     assert [(file.path, file.text) for file in state.workspace.after] == [("notes.txt", content)]
     (kept,) = (desk.folder / "traces" / "workspaces").iterdir()
     assert (kept / "notes.txt").read_text() == content
+
+
+def test_the_model_in_the_box_leaves_a_valid_trace_of_it(desk: Desk) -> None:
+    """Whatever it says. Few and short calls, because each of its tokens is real work."""
+    flags = ["--toolset", "fs", "--strategy", "two_phase", "--backend", "embedded", "--max-calls", "4"]
+    done = desk.main(HELLO, *flags, MAX_COMPLETION_TOKENS="32")
+    assert done.code in (OK, FAILED), done.err
+    state = trace(desk)
+    assert (state.model.backend, state.strategy) == ("embedded", "two_phase")
+    assert 1 <= len(state.calls) <= 4
 
 
 @pytest.mark.skipif(shutil.which("rg") is None, reason="ripgrep is not installed")
