@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -66,3 +67,14 @@ def test_ci_installs_what_has_a_package() -> None:
     script = (ROOT / ".ci" / "run").read_text("utf-8")
     for package in ("bubblewrap", "ripgrep", "nodejs", "chromium", "openssl"):
         assert f"parts+=({package})" in script
+
+
+def test_ci_is_told_that_it_is_ci(tmp_path: Path) -> None:
+    """`make` and `apt-get` are stood in for: what the script hands on is looked at, and nothing is installed."""
+    for name, script in (("make", 'echo "make $1 with CI=$CI"'), ("apt-get", ":")):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{script}\n", encoding="ascii")
+        (tmp_path / name).chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "CI"}
+    environment["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
+    done = subprocess.run([ROOT / ".ci" / "run"], env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "make test with CI=true"
