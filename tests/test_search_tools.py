@@ -12,7 +12,7 @@ from agent.state import ToolCall, ToolResult
 from agent.tools.base import ToolContext
 from agent.tools.registry import ToolRegistry, toolset
 from agent.tools.search import MAX_SEARCHED_BYTES
-from agent.tools.search_codebase import matches
+from agent.tools.search_codebase import Match, matches
 from tests.support_files import SECRET, Files, refused
 
 
@@ -162,6 +162,23 @@ def test_what_is_ignored_hidden_or_linked_is_not_searched(code: Code, tmp_path: 
     assert code.search("secret").data == f"1 match:\nseen.py:1: {SECRET}"
 
 
+@pytest.mark.parametrize("ignoring", [".ignore", ".rgignore", ".gitignore", "lib/.ignore"])
+def test_no_ignore_file_calls_back_what_is_private(code: Code, ignoring: str) -> None:
+    private = [".env", ".ENV", ".env.local", ".git/config", "lib/.ssh/id_rsa", "lib/.Env", "lib/deep/.netrc"]
+    for path in (*private, "seen.py", ".seen"):
+        code.add(path, SECRET)
+    code.add(ignoring, "".join(f"!{name}\n" for name in (".*", ".env", ".ENV", ".git", ".ssh", "**/.ssh/**", "*")))
+    assert not any(name in code.search("secret").data for name in (".e", ".E", ".git", ".ssh", ".netrc"))
+    assert "seen.py:1: " in code.search("secret").data
+    assert ".env" not in code.search("secret", directory="lib").data
+
+
+def test_a_name_with_a_line_end_passes_for_no_other_path(code: Code) -> None:
+    code.add("x\nreal.py", SECRET)
+    code.add("y\n.py\n3:z.py", SECRET)
+    assert code.search("secret").data == f"2 matches:\nx\ufffdreal.py:1: {SECRET}\ny\ufffd.py\ufffd3:z.py:1: {SECRET}"
+
+
 def test_a_configuration_file_of_the_persons_is_not_read(code: Code, monkeypatch: pytest.MonkeyPatch) -> None:
     code.add("rc", "--invert-match\n")
     monkeypatch.setenv("RIPGREP_CONFIG_PATH", str(code.root / "rc"))
@@ -206,4 +223,8 @@ def test_what_it_prints_is_read_whatever_it_is() -> None:
     assert [(match.path, match.number, match.line) for match in matches(printed)] == [
         ("a\N{REPLACEMENT CHARACTER}", "3", "b:c"),
         ("f", "1", ""),
+    ]
+    assert matches(b"./a\x001:x\n./b/.SSH/c\x002:y\n./.env\x001:z\n./d\ne\x003:w") == [
+        Match("a", "1", "x"),
+        Match("d\ne", "3", "w"),
     ]

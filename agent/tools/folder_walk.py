@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from agent.tools.workspace import MAX_DEPTH, folder_in, is_private
+from agent.tools.workspace import MAX_DEPTH, folder_in, is_private, shown_path
 
 MAX_COUNTED = 10_000  # entries that are looked at, of one folder and by whoever walks
 
@@ -30,7 +30,7 @@ class Entry:
     @property
     def shown(self) -> str:
         """The path as a model may see it: a name can hold anything."""
-        return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in self.path)
+        return shown_path(self.path)
 
     @property
     def is_folder(self) -> bool:

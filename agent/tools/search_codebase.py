@@ -10,7 +10,15 @@ from pydantic import Field, model_validator
 from agent.sandbox.base import Command, Finished, Limits, SandboxError
 from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.search import MAX_PREVIEW, preview
-from agent.tools.workspace import MAX_PATH_CHARS, opened_folder, parts_of, workspace_of
+from agent.tools.workspace import (
+    MAX_PATH_CHARS,
+    PRIVATE_NAMES,
+    is_private,
+    opened_folder,
+    parts_of,
+    shown_path,
+    workspace_of,
+)
 
 MAX_RESULTS = 15
 MAX_PER_FILE = 5  # one file with many matches leaves room for others
@@ -18,10 +26,12 @@ _MAX_COLUMNS = 4 * MAX_PREVIEW  # bytes of a line that ripgrep prints: a charact
 _SECONDS = 15.0
 _WHERE = "/usr/local/bin:/usr/bin:/bin"  # what the sandbox can see
 # No configuration file, no link, no hidden file, one thread with sorted files: the same every time. The pattern has its
-# own flag and the path stands behind --, so that neither can be taken for an option (--pre runs a program).
+# own flag and the path stands behind --, so that neither can be taken for an option (--pre runs a program). Private
+# names are named here, since the workspace's own ignore files may call hidden files back in (!.env): these globs win.
 _RIPGREP = (
     *("--no-config", "--no-require-git", "--no-messages", "--color=never", "--no-heading", "--with-filename"),
     *("--line-number", "--null", "--sort=path", "--smart-case", "--engine=default", f"--max-count={MAX_PER_FILE + 1}"),
+    *(f"--iglob=!{name}" for name in PRIVATE_NAMES),
     *(f"--max-columns={_MAX_COLUMNS}", "--max-columns-preview"),
 )
 _NO_MATCH, _FAULT = 1, 2  # ripgrep's exit codes
@@ -132,11 +142,13 @@ def _judged(done: Finished) -> bytes:
 def matches(output: bytes) -> list[Match]:
     """The lines that ripgrep printed: a path, NUL, the line's number, a colon and the line."""
     found = []
-    for record in output.decode("utf-8", "replace").split("\n"):
-        path, nul, rest = record.partition("\0")
-        number, colon, line = rest.partition(":")
-        if nul and colon and number.isdigit():
+    path, *pieces = output.decode("utf-8", "replace").split("\0")
+    for piece in pieces:  # a path ends at the NUL alone: it may hold line ends, and a line cannot
+        record, _, next_path = piece.partition("\n")
+        number, colon, line = record.partition(":")
+        if colon and number.isdigit() and not any(map(is_private, path.split("/"))):
             found.append(Match(path.removeprefix("./"), number, line))
+        path = next_path
     return found
 
 
@@ -146,7 +158,7 @@ def _told(found: list[Match], *, is_complete: bool) -> str | Excerpt:
     for match in found:
         of_file[match.path] = of_file.get(match.path, 0) + 1
         if of_file[match.path] <= MAX_PER_FILE and len(shown) < MAX_RESULTS:
-            shown.append(f"{preview(match.path)}:{match.number}: {preview(match.line)}")
+            shown.append(f"{preview(shown_path(match.path))}:{match.number}: {preview(match.line)}")
     if not shown:
         return "no match"
     text = "\n".join([f"{len(shown)} match{'es' * (len(shown) > 1)}:", *shown])

@@ -17,6 +17,7 @@ import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 from agent.errors import StoreError
@@ -27,9 +28,9 @@ MAX_DEPTH = 20
 MAX_FILE_BYTES = 1 << 20  # no tool makes a longer file, or holds more of one
 SHOWN_ROOT = "/workspace"  # what models call the folder whose real name they are never told
 
-# Folders and files that hold secrets, or that a person's programs would act upon later. Compared in lower case: some
-# file systems do so too.
-_PRIVATE = frozenset({".env", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode"})
+# Folders and files that hold secrets, or that a person's programs would act upon later; * stands for anything. In
+# lower case, for whatever the case of a name: some file systems look past it too.
+PRIVATE_NAMES = (".env", ".env.*", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode")
 # What a person's programs run or load by themselves; in lower case, without .py at the end. Nobody's programs look into
 # a folder made for a run, so there they are files like others.
 _RUN_LATER = frozenset(
@@ -91,8 +92,13 @@ def parts_of(path: str, workspace: Path) -> tuple[str, ...]:
 
 def is_private(name: str) -> bool:
     """Whether tools keep away from a file or folder of this name."""
-    lower = name.lower()
-    return lower in _PRIVATE or lower.startswith(".env.")
+    folded = name.casefold()
+    return any(fnmatchcase(folded, private) for private in PRIVATE_NAMES)
+
+
+def shown_path(path: str) -> str:
+    """A path as a model may see it: a name can hold anything, line ends too."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in path)
 
 
 def _relative(path: str, workspace: Path) -> str:
