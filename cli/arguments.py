@@ -203,7 +203,10 @@ def replay_parser() -> Parser:
         "exit codes: 0 nothing differs, 1 a step differs, 2 the trace cannot be read",
     )
     parser.add_argument("trace", metavar="TRACE", help="a trace file")
-    parser.add_argument("--live-tools", action="store_true", help="run the tools again as well")
+    live = "run the tools again as well, under your own rules: those in the trace count for nothing"
+    parser.add_argument("--live-tools", action="store_true", help=live)
+    parser.add_argument("--approve", action="append", metavar="RULE", help=f"with --live-tools: {APPROVE_HELP}")
+    parser.add_argument("--corpus", metavar="DIR", help="with --live-tools: the folder that web_search reads")
     add_mcp_flag(parser)
     add_plugin_flag(parser)
     add_color_flag(parser)

@@ -7,20 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from agent.acting import Actions
+from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.errors import ReplayMismatchError, UsageError
-from agent.guards.approvals import Policy
+from agent.guards.approvals import Policy, check_rules, rules_of_run
 from agent.journal import NoJournal
 from agent.llm.backends.replay import ReplayBackend
 from agent.loop import Run, run_task
 from agent.reporter import Reporter, SilentReporter
-from agent.state import AgentState, LLMCall, StepRecord, content_hash
+from agent.state import AgentState, LLMCall, Permission, StepRecord, content_hash
 from agent.strategies.registry import STRATEGIES, make_strategy
 from agent.tools.base import ToolContext
 from agent.tools.registry import AnyTool, ToolRegistry, toolset
@@ -45,40 +45,70 @@ class Replayed:
     difference: str | None
 
 
-def replay(trace: AgentState, *, live_tools: bool = False, reporter: Reporter | None = None) -> Replayed:
-    """Run a trace again. With `live_tools` the tools really run, so that only the model is played back.
+@dataclass(frozen=True)
+class LiveTools:
+    """What a person lends a replay whose tools really run.
+
+    A trace may be anybody's, so nothing of this comes from it: neither the rules, nor what was answered, nor a folder.
+    `context` holds no workspace: the replay makes one. `approver` is None where nobody can be asked.
+    """
+
+    context: ToolContext = field(default_factory=ToolContext)
+    approve: Mapping[str, Permission] = field(default_factory=dict)
+    approver: Approver | None = None
+
+
+def replay(trace: AgentState, *, live: LiveTools | None = None, reporter: Reporter | None = None) -> Replayed:
+    """Run a trace again. With `live` the tools really run, so that only the model is played back.
 
     They find the workspace as the trace holds it; a file whose text it does not hold is missing there.
 
     Raises:
-        UsageError: live tools would need a person's own folder, of which a trace holds nothing.
+        UsageError: live tools would need a person's own folder, of which a trace holds nothing, or a corpus that was
+            not named again; or a rule is for no tool of the run.
     """
     reporter = reporter or SilentReporter()
-    if not live_tools:
+    if live is None:
         return _played_in(trace, seeds(trace), reporter)
-    if trace.workspace is not None and trace.workspace.folder is not None:
-        raise UsageError("the run worked in a person's folder, which its trace does not hold; leave out --live-tools")
+    _check_live(trace, live)
     before = trace.workspace.before if trace.workspace else []
     files = {file.path: file.text for file in before if file.text is not None}
-    with (
-        fresh_workspace(files) as workspace,
-        closing(ToolRegistry(_offered(trace), _context(trace, workspace))) as tools,
-    ):
-        return _played(trace, tools, reporter)
+    offered = _offered(trace)
+    isolated = live.context.isolation.asked != "external"
+    rules = rules_of_run(live.approve, offered, own_workspace=True, isolated=isolated)
+    with fresh_workspace(files) as workspace:
+        now = datetime.fromisoformat(trace.now) if trace.now else None
+        with closing(ToolRegistry(offered, replace(live.context, now=now, workspace=workspace))) as tools:
+            actions = Actions(tools, reporter, Policy(rules), live.approver)
+            return _played(_unasked(trace), actions, reporter, asked_anew=True)
+
+
+def _check_live(trace: AgentState, live: LiveTools) -> None:
+    if trace.workspace is not None and trace.workspace.folder is not None:
+        raise UsageError("the run worked in a person's folder, which its trace does not hold; leave out --live-tools")
+    if trace.corpus is not None and live.context.corpus is None:
+        raise UsageError(f"the run searched the corpus {trace.corpus!a:.200}; if it may be read, name it: --corpus DIR")
+    check_rules(live.approve, trace.tools)
+
+
+def _unasked(state: AgentState) -> AgentState:
+    """A run without what a person was asked in it."""
+    return state.model_copy(update={"steps": [step.model_copy(update={"approvals": []}) for step in state.steps]})
 
 
 def _played_in(trace: AgentState, files: Mapping[str, str] | None, reporter: Reporter) -> Replayed:
     """The run with its recorded results; where its first files are known, what it wrote is written again."""
     with fresh_workspace(files or {}) as workspace:
         tools = _recorded(trace, workspace=workspace, writes=files is not None)
-        played = _played(trace, tools, reporter)
+        actions = Actions(tools, reporter, Policy(trace.approve), persons_answers(trace))
+        played = _played(trace, actions, reporter)
         if played.difference is None and files is not None and not _ended_from_outside(trace):
             return replace(played, difference=files_differ(trace, workspace, tools))
         return played
 
 
-def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Replayed:
-    strategy = make_strategy(trace.strategy, tools, trace.sampling.max_completion_tokens)
+def _played(trace: AgentState, actions: Actions, reporter: Reporter, *, asked_anew: bool = False) -> Replayed:
+    strategy = make_strategy(trace.strategy, actions.tools, trace.sampling.max_completion_tokens)
     state = trace.model_copy(
         update={"steps": [], "calls": [], "ledger": [], "scratchpad": [], "replans": 0, "answer": None}
         | {"answer_is_partial": False, "status": "running", "status_reason": "", "error": None, "verdict": None}
@@ -96,18 +126,16 @@ def _played(trace: AgentState, tools: ToolRegistry, reporter: Reporter) -> Repla
         reporter=reporter,
         sleep=lambda _seconds: None,
     ).of(trace)
-    outside = _ended_from_outside(trace)
+    mismatch: str | None = None
     try:
-        actions = Actions(tools, reporter, Policy(trace.approve), persons_answers(trace))
         run_task(Run(state, llm, actions, strategy, reporter, iter(trace.follow_ups)))
     except ReplayMismatchError as error:
-        if backend.is_finished and outside:
-            return Replayed(state, _cut_off(trace, state))
-        return Replayed(state, f"step {len(state.steps)}: {error}")
-    if backend.is_finished and outside:
-        return Replayed(state, _cut_off(trace, state))
-    steps, calls = _steps_differ(trace.steps, state.steps), _calls_differ(trace.calls, state.calls)
-    return Replayed(state, steps or calls or _ends_differ(trace, state))
+        mismatch = f"step {len(state.steps)}: {error}"
+    compared = _unasked(state) if asked_anew else state
+    if backend.is_finished and _ended_from_outside(trace):
+        return Replayed(state, _cut_off(trace, compared))
+    steps, calls = _steps_differ(trace.steps, compared.steps), _calls_differ(trace.calls, compared.calls)
+    return Replayed(state, mismatch or steps or calls or _ends_differ(trace, compared))
 
 
 def _offered(trace: AgentState) -> list[AnyTool]:

@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.budget import Limits
+from agent.errors import UsageError
 from agent.llm.backends.scripted import ScriptedReply
 from agent.loop import run_task
-from agent.state import AgentState
-from evals.replay import replay
+from agent.state import AgentState, Approval, ToolCall
+from agent.tools.base import Tool, ToolContext
+from agent.tools.calculate_math import CalculateMathParams
+from agent.tools.registry import TOOLSETS
+from evals.replay import LiveTools, replay
 from evals.verify import verify
 from tests.support_runs import act, answer, new_run, run_script
 
@@ -50,11 +56,61 @@ def test_a_run_that_the_clock_ended_replays_up_to_there() -> None:
 
 def test_live_tools_run_again() -> None:
     trace = run_script([act("6*7"), answer("42")])
-    assert replay(trace, live_tools=True).difference is None
+    assert replay(trace, live=LiveTools()).difference is None
     trace.calls[1].appended[-1].content = trace.calls[1].appended[-1].content.replace("42", "43")
-    difference = replay(trace, live_tools=True).difference
+    difference = replay(trace, live=LiveTools()).difference
     assert difference is not None
     assert "call 2: message 4 (user) differs" in difference
+
+
+class Counting(Tool[CalculateMathParams]):
+    """Does something outside of what is contained, each time it is called."""
+
+    name = "count_up"
+    description = "Counts."
+    effect = "execute"
+    contained = False
+    params = CalculateMathParams
+    lent: ClassVar[list[tuple[str, ...]]] = []
+
+    def run(self, params: CalculateMathParams, context: ToolContext) -> str:
+        self.lent.append(context.secrets)
+        return "counted"
+
+
+def test_live_tools_run_by_the_rules_of_who_replays_and_not_by_the_traces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TOOLSETS, "core", (Counting,))
+    call = act("6*7").replace("calculate_math", "count_up")
+    trace = run_script([call, answer("counted")])
+    trace.approve = {"execute": "allow", "count_up": "allow"}  # whatever a stranger wrote there
+    trace.steps[0].approvals = [Approval(action=0, verdict="allowed")]
+    Counting.lent.clear()
+    mine = LiveTools(ToolContext(secrets=("of-the-person",)))
+    stopped = replay(trace, live=mine)
+    assert (stopped.state.status, Counting.lent) == ("confirmation_required", [])
+    assert stopped.difference is not None
+    asked: list[ToolCall] = []
+
+    def says_no(call: ToolCall) -> bool:
+        asked.append(call)
+        return False
+
+    said_no = replay(trace, live=replace(mine, approver=says_no))
+    assert ([call.name for call in asked], Counting.lent) == (["count_up"], [])
+    assert said_no.difference is not None
+    assert replay(trace, live=replace(mine, approver=lambda _call: True)).difference is None
+    assert replay(trace, live=replace(mine, approve={"count_up": "allow"})).difference is None
+    assert Counting.lent == [("of-the-person",)] * 2
+    with pytest.raises(UsageError, match="neither an effect nor a tool"):
+        replay(trace, live=replace(mine, approve={"cuont_up": "allow"}))
+
+
+def test_live_tools_read_no_folder_that_only_the_trace_names(tmp_path: Path) -> None:
+    trace = run_script([act("6*7"), answer("42")])
+    trace.corpus = "/etc"
+    with pytest.raises(UsageError, match="the corpus '/etc'; if it may be read, name it: --corpus DIR"):
+        replay(trace, live=LiveTools())
+    assert replay(trace, live=LiveTools(ToolContext(corpus=tmp_path))).difference is None
 
 
 def changed_reply(trace: AgentState) -> None:

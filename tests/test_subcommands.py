@@ -75,6 +75,7 @@ def test_replay_runs_a_trace_again_and_names_what_differs(desk: Desk) -> None:
     same = desk.main("replay", str(path))
     assert (same.code, same.out.splitlines()[-1]) == (0, "replay    nothing differs in 2 steps")
     assert desk.main("replay", str(path), "--live-tools").code == 0
+    assert "give --live-tools too" in desk.inside("replay", str(path), "--approve", "write=allow").line
     path.write_text(path.read_text("utf-8").replace('"data":"42"', '"data":"43"'), "utf-8")
     differs = desk.main("replay", str(path))
     assert differs.code == 1
