@@ -490,7 +490,16 @@ def test_what_is_private_or_deep_is_not_deleted(files: Files) -> None:
 
 # -- a person's own folder --------------------------------------------------------------------------------------------
 
-RUN_LATER = ["conftest.py", "sub/Conftest.py", "sitecustomize.py", "lib/x.pth", ".bashrc", ".idea/workspace.xml"]
+RUN_LATER = [
+    *("conftest.py", "sub/Conftest.py", "sitecustomize.py", "lib/x.pth", ".bashrc", ".idea/workspace.xml"),
+    *("mcp.json", ".mcp.json", ".claude/settings.json", "Makefile", "sub/makefile", "GNUmakefile", "package.json"),
+    *("setup.py", "pyproject.toml", ".github/workflows/x.yml", ".gitlab-ci.yml", ".bash_aliases"),
+    *(".cargo/config.toml", "__pycache__/x.pyc", ".config/autostart/x.desktop"),
+]
+PERSONS_KEYS = [
+    *(".aws/credentials", ".kube/config", ".gnupg/x", ".docker/config.json", ".git-credentials", ".npmrc", ".pypirc"),
+    *("id_rsa", "keys/ID_RSA.bak", "id_ed25519", "server.pem", "tls/server.KEY"),
+]
 
 
 @pytest.mark.parametrize("path", [*RUN_LATER, ".git/hooks/pre-commit", ".vscode/tasks.json", ".envrc"])
@@ -510,6 +519,26 @@ def test_in_a_folder_of_the_runs_own_those_are_files_like_others(files: Files, p
     assert files.write(path, "x").success
     assert files.read(path).data == "x"
     assert files.manage("delete", path).success
+
+
+@pytest.mark.parametrize("path", PERSONS_KEYS)
+def test_in_a_persons_folder_no_key_is_read_found_or_moved(tmp_path: Path, path: str) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    (files.root / path).parent.mkdir(parents=True, exist_ok=True)
+    (files.root / path).write_text(SECRET)
+    first = path.split("/", maxsplit=1)[0]
+    for result in (files.read(path), files.write(path), files.manage("move", path, "b"), files.search("s", path=path)):
+        assert refused(result)
+    assert refused(files.manage("delete", path))
+    assert (files.root / path).read_text() == SECRET
+    assert files.search("secret").data == "no match"
+    assert first in files.ls().data
+
+
+@pytest.mark.parametrize("path", PERSONS_KEYS)
+def test_in_a_folder_of_the_runs_own_nothing_is_anybodys_key(files: Files, path: str) -> None:
+    assert files.write(path, "x").success
+    assert files.read(path).data == "x"
 
 
 KILLED = """

@@ -97,11 +97,11 @@ def test_very_much_is_searched_in_part_and_said_so(files: Files) -> None:
 class Code:
     """A workspace of sources, searched by the real ripgrep in the real sandbox."""
 
-    def __init__(self, folder: Path):
+    def __init__(self, folder: Path, *, persons_folder: bool = False):
         self.root = folder / "workspace"
-        self.root.mkdir()
+        self.root.mkdir(parents=True)
         (folder / "outside.py").write_text(SECRET)
-        self.tools = ToolRegistry(toolset("code"), ToolContext(workspace=self.root))
+        self.tools = ToolRegistry(toolset("code"), ToolContext(workspace=self.root, persons_folder=persons_folder))
 
     def add(self, path: str, text: str) -> None:
         (self.root / path).parent.mkdir(parents=True, exist_ok=True)
@@ -173,6 +173,16 @@ def test_no_ignore_file_calls_back_what_is_private(code: Code, ignoring: str) ->
     assert ".env" not in code.search("secret", directory="lib").data
 
 
+def test_in_a_persons_folder_no_key_is_searched(code: Code, tmp_path: Path) -> None:
+    own = Code(tmp_path / "own", persons_folder=True)
+    for place in (code, own):
+        for path in (".aws/credentials", "deep/ID_RSA", "server.pem", "a.key", "seen.py"):
+            place.add(path, SECRET)
+        place.add(".ignore", "!*\n!.*\n!.aws\n")
+    assert own.search("secret").data == f"1 match:\nseen.py:1: {SECRET}"
+    assert str(code.search("secret").data).startswith("5 matches:")
+
+
 def test_a_name_with_a_line_end_passes_for_no_other_path(code: Code) -> None:
     code.add("x\nreal.py", SECRET)
     code.add("y\n.py\n3:z.py", SECRET)
@@ -224,7 +234,4 @@ def test_what_it_prints_is_read_whatever_it_is() -> None:
         ("a\N{REPLACEMENT CHARACTER}", "3", "b:c"),
         ("f", "1", ""),
     ]
-    assert matches(b"./a\x001:x\n./b/.SSH/c\x002:y\n./.env\x001:z\n./d\ne\x003:w") == [
-        Match("a", "1", "x"),
-        Match("d\ne", "3", "w"),
-    ]
+    assert matches(b"./a\x001:x\n./d\ne\x003:w") == [Match("a", "1", "x"), Match("d\ne", "3", "w")]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from agent.tools.base import ToolContext
 from agent.tools.workspace import MAX_DEPTH, folder_in, is_private, shown_path
 
 MAX_COUNTED = 10_000  # entries that are looked at, of one folder and by whoever walks
@@ -43,14 +44,12 @@ class Entry:
         return self.found.is_file(follow_symlinks=False)
 
 
-def is_open(entry: Entry) -> bool:
+def is_open(entry: Entry, context: ToolContext) -> bool:
     """Whether a walk may go into a folder: not where it is private, or deeper than paths may be."""
-    return not is_private(entry.found.name) and len(entry.parts) < MAX_DEPTH
+    return not is_private(entry.found.name, context) and len(entry.parts) < MAX_DEPTH
 
 
-def entries(
-    folder: int, parts: tuple[str, ...], enters: Callable[[Entry], bool] = is_open
-) -> Generator[Entry, None, None]:
+def entries(folder: int, parts: tuple[str, ...], enters: Callable[[Entry], bool]) -> Generator[Entry, None, None]:
     """Each entry of an open folder in the order of the names and, right after a folder that `enters` lets in, those in
     it. What is gone meanwhile or closed to us is passed over.
 

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from agent.tools.base import Excerpt, Params, Tool, ToolContext
 from agent.tools.folder_walk import MAX_COUNTED, Entry, entries, is_open
-from agent.tools.workspace import MAX_PATH_CHARS, faults_told, is_private, opened_folder, parts_of, workspace_of
+from agent.tools.workspace import MAX_PATH_CHARS, faults_told, is_private, opened_folder, parts_in
 
 MAX_ENTRIES = 100
 
@@ -43,13 +43,13 @@ class ListDirectory(Tool[ListDirectoryParams]):
             ToolError: not_found, not_directory, refused or no_workspace.
             StoreError: the disk fails.
         """
-        parts = parts_of(params.path or "", workspace_of(context))
+        parts = parts_in(params.path or "", context)
         with (
             opened_folder(context, parts) as folder,
             faults_told("/".join(parts) or "the workspace"),
-            closing(entries(folder, parts, is_open if params.recursive else _stays_out)) as found,
+            closing(entries(folder, parts, lambda entry: params.recursive and is_open(entry, context))) as found,
         ):
-            lines = [_line(entry) for entry in itertools.islice(found, MAX_COUNTED + 1)]
+            lines = [_line(entry, context) for entry in itertools.islice(found, MAX_COUNTED + 1)]
         if not lines:
             return "(the folder is empty)"
         shown = "\n".join(lines[:MAX_ENTRIES])
@@ -59,15 +59,11 @@ class ListDirectory(Tool[ListDirectoryParams]):
         return Excerpt(shown, f"{counted} entries")
 
 
-def _stays_out(_entry: Entry) -> bool:
-    return False
-
-
-def _line(entry: Entry) -> str:
+def _line(entry: Entry, context: ToolContext) -> str:
     if entry.found.is_symlink():
         return f"{entry.shown} (link, not followed)"
     if entry.is_folder:
-        return f"{entry.shown}/ (private)" if is_private(entry.found.name) else f"{entry.shown}/"
+        return f"{entry.shown}/ (private)" if is_private(entry.found.name, context) else f"{entry.shown}/"
     if not entry.is_file:
         return f"{entry.shown} (no ordinary file)"
     try:

@@ -101,7 +101,7 @@ def _delete(path: str, context: ToolContext, *, recursive: bool) -> str:
         if not recursive:
             _delete_empty(place)
             return f"deleted the folder {place.path}/"
-        count = _count_what_goes(place)
+        count = _count_what_goes(place, context)
         # Opens each folder from the handle of the one before it and follows no link, as all tools do here.
         shutil.rmtree(place.name, dir_fd=place.folder)
         return f"deleted the folder {place.path}/ and {count} entries in it"
@@ -117,7 +117,7 @@ def _delete_empty(place: Place) -> None:
         raise ToolError("not_empty", message) from None
 
 
-def _count_what_goes(place: Place) -> int:
+def _count_what_goes(place: Place, context: ToolContext) -> int:
     """How many entries are in a folder, all of which may go.
 
     Raises:
@@ -128,7 +128,7 @@ def _count_what_goes(place: Place) -> int:
     try:
         for entry in entries(folder, parts, lambda _entry: True):
             count += 1
-            if is_private(entry.found.name):
+            if is_private(entry.found.name, context):
                 raise ToolError("refused", f"{entry.shown} is private: it is not deleted, nor any folder around it.")
             if len(entry.parts) > MAX_DEPTH:
                 raise ToolError("refused", f"There are folders deeper than {MAX_DEPTH}: they are not deleted here.")

@@ -20,9 +20,8 @@ from agent.tools.workspace import (
     file_in,
     is_private,
     opened_folder,
-    parts_of,
+    parts_in,
     read_bytes,
-    workspace_of,
 )
 
 MAX_PREVIEW = 120
@@ -114,7 +113,7 @@ class Search(Tool[SearchParams]):
         search = _Search(words, params.max_results)
         with _what_is_searched(context, params.path or "") as (folder, parts, name):
             if name is None:
-                _walk(search, folder, parts, params.target)
+                _walk(search, folder, parts, params.target, context)
             else:
                 search.in_file("/".join(parts), folder, name)
         return _told(search)
@@ -123,7 +122,7 @@ class Search(Tool[SearchParams]):
 @contextmanager
 def _what_is_searched(context: ToolContext, path: str) -> Iterator[tuple[int, tuple[str, ...], str | None]]:
     """The folder to be searched with its parts and None; or, where the path names a file, its folder and its name."""
-    parts = parts_of(path, workspace_of(context))
+    parts = parts_in(path, context)
     with faults_told("/".join(parts) or "the workspace"):
         if parts:
             with opened_folder(context, parts[:-1]) as outer:
@@ -135,22 +134,22 @@ def _what_is_searched(context: ToolContext, path: str) -> Iterator[tuple[int, tu
             yield folder, parts, None
 
 
-def _walk(search: _Search, folder: int, parts: tuple[str, ...], target: str) -> None:
-    with closing(entries(folder, parts, _is_searched)) as found:
+def _walk(search: _Search, folder: int, parts: tuple[str, ...], target: str, context: ToolContext) -> None:
+    with closing(entries(folder, parts, lambda entry: _is_searched(entry, context))) as found:
         for looked_at, entry in enumerate(found):
             if looked_at >= MAX_COUNTED or search.bytes_left <= 0:
                 search.is_complete = False
                 return
             if target == "names":
                 search.in_name(entry)
-            elif entry.is_file and not is_private(entry.found.name):
+            elif entry.is_file and not is_private(entry.found.name, context):
                 with suppress(OSError):  # gone meanwhile, or closed to us
                     search.in_file(entry.shown, folder=entry.folder, name=entry.found.name)
 
 
-def _is_searched(entry: Entry) -> bool:
+def _is_searched(entry: Entry, context: ToolContext) -> bool:
     name = entry.found.name
-    return is_open(entry) and not name.startswith(".") and name not in _PASSED_OVER
+    return is_open(entry, context) and not name.startswith(".") and name not in _PASSED_OVER
 
 
 def preview(line: str) -> str:

@@ -12,10 +12,10 @@ from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.search import MAX_PREVIEW, preview
 from agent.tools.workspace import (
     MAX_PATH_CHARS,
-    PRIVATE_NAMES,
     is_private,
     opened_folder,
-    parts_of,
+    parts_in,
+    private_names,
     shown_path,
     workspace_of,
 )
@@ -26,12 +26,10 @@ _MAX_COLUMNS = 4 * MAX_PREVIEW  # bytes of a line that ripgrep prints: a charact
 _SECONDS = 15.0
 _WHERE = "/usr/local/bin:/usr/bin:/bin"  # what the sandbox can see
 # No configuration file, no link, no hidden file, one thread with sorted files: the same every time. The pattern has its
-# own flag and the path stands behind --, so that neither can be taken for an option (--pre runs a program). Private
-# names are named here, since the workspace's own ignore files may call hidden files back in (!.env): these globs win.
+# own flag and the path stands behind --, so that neither can be taken for an option (--pre runs a program).
 _RIPGREP = (
     *("--no-config", "--no-require-git", "--no-messages", "--color=never", "--no-heading", "--with-filename"),
     *("--line-number", "--null", "--sort=path", "--smart-case", "--engine=default", f"--max-count={MAX_PER_FILE + 1}"),
-    *(f"--iglob=!{name}" for name in PRIVATE_NAMES),
     *(f"--max-columns={_MAX_COLUMNS}", "--max-columns-preview"),
 )
 _NO_MATCH, _FAULT = 1, 2  # ripgrep's exit codes
@@ -91,8 +89,10 @@ class SearchCodebase(Tool[SearchCodebaseParams]):
             raise ToolError("bad_pattern", "The pattern must be a text that can stand within one line.")
         folder = _checked(params.directory or "", context)
         literal = () if params.regex else ("--fixed-strings",)
+        # The workspace's own ignore files may call hidden files back in (!.env): these globs win over them.
+        private = [f"--iglob=!{name}" for name in private_names(context)]
         command = Command(
-            (_ripgrep(), *_RIPGREP, *literal, "-e", params.pattern, "--", folder),
+            (_ripgrep(), *_RIPGREP, *private, *literal, "-e", params.pattern, "--", folder),
             workspace=workspace_of(context),
             read_only=True,
             limits=Limits(seconds=_SECONDS),
@@ -101,14 +101,15 @@ class SearchCodebase(Tool[SearchCodebaseParams]):
             done = context.isolation.sandbox().run(command)
         except SandboxError as error:
             raise ToolError(error.error_type, str(error)) from None
-        return _told(matches(_judged(done)), is_complete=done.ended == "exit" and done.code != _FAULT)
+        found = [match for match in matches(_judged(done)) if not _is_kept_away(match, context)]
+        return _told(found, is_complete=done.ended == "exit" and done.code != _FAULT)
 
 
 def _checked(directory: str, context: ToolContext) -> str:
     """The folder as ripgrep takes it, from the workspace down."""
     if directory.startswith("-"):
         raise ToolError("refused", "A folder to look in may not begin with - here.")
-    parts = parts_of(directory, workspace_of(context))
+    parts = parts_in(directory, context)
     with opened_folder(context, parts):
         return "/".join((".", *parts))
 
@@ -146,10 +147,14 @@ def matches(output: bytes) -> list[Match]:
     for piece in pieces:  # a path ends at the NUL alone: it may hold line ends, and a line cannot
         record, _, next_path = piece.partition("\n")
         number, colon, line = record.partition(":")
-        if colon and number.isdigit() and not any(map(is_private, path.split("/"))):
+        if colon and number.isdigit():
             found.append(Match(path.removeprefix("./"), number, line))
         path = next_path
     return found
+
+
+def _is_kept_away(match: Match, context: ToolContext) -> bool:
+    return any(is_private(part, context) for part in match.path.split("/"))
 
 
 def _told(found: list[Match], *, is_complete: bool) -> str | Excerpt:

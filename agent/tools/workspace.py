@@ -30,14 +30,22 @@ SHOWN_ROOT = "/workspace"  # what models call the folder whose real name they ar
 
 # Folders and files that hold secrets, or that a person's programs would act upon later; * stands for anything. In
 # lower case, for whatever the case of a name: some file systems look past it too.
-PRIVATE_NAMES = (".env", ".env.*", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode")
-# What a person's programs run or load by themselves; in lower case, without .py at the end. Nobody's programs look into
-# a folder made for a run, so there they are files like others.
-_RUN_LATER = frozenset(
-    (
-        *("conftest", "sitecustomize", "usercustomize", ".idea", ".husky", ".devcontainer", ".pre-commit-config.yaml"),
-        *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".zshrc", ".zshenv", ".zprofile", ".zlogin"),
-    )
+_PRIVATE = (".env", ".env.*", ".envrc", ".git", ".hg", ".ssh", ".netrc", ".vscode")
+# In a person's own folder also where programs keep their keys. A folder made for a run holds nobody's.
+_PERSONS_PRIVATE = (
+    *(".aws", ".kube", ".gnupg", ".docker", ".git-credentials", ".npmrc", ".pypirc"),
+    *("id_rsa*", "id_ed25519*", "*.pem", "*.key"),
+)
+# What a person's programs run or load by themselves, or as soon as the person builds or tests. Nobody's programs look
+# into a folder made for a run, so there they are files like others. Folders are named by themselves and not with what
+# in them is run: a folder could be filled under another name, and then moved.
+_RUN_LATER = (
+    *("conftest", "sitecustomize", "usercustomize", "conftest.py", "sitecustomize.py", "usercustomize.py"),
+    *("*.pth", "*.pyc", "setup.py", "setup.cfg", "pyproject.toml", "pytest.ini", "tox.ini"),
+    *("makefile", "gnumakefile", "package.json", ".cargo", ".github", ".gitlab-ci.yml", ".husky"),
+    *(".pre-commit-config.yaml", ".idea", ".devcontainer", ".claude", "mcp.json", ".mcp.json", "*.desktop"),
+    *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases"),
+    *(".zshrc", ".zshenv", ".zprofile", ".zlogin"),
 )
 # What looks like a separator, or is one elsewhere. Nothing is normalised: a path means what stands in it.
 _OTHER_SEPARATORS = re.compile("[\\\\\u2044\u2215\u29f8\uff0f\uff3c]")
@@ -69,6 +77,18 @@ class Place:
     path: str
 
 
+def parts_in(path: str, context: ToolContext) -> tuple[str, ...]:
+    """As `parts_of`, in the run's workspace.
+
+    Raises:
+        ToolError: no_workspace; refused, also what is private in a person's own folder alone.
+    """
+    parts = parts_of(path, workspace_of(context))
+    for part in parts:
+        _refuse_private(part, is_private(part, context))
+    return parts
+
+
 def parts_of(path: str, workspace: Path) -> tuple[str, ...]:
     """The components of a path that a model wrote, below the workspace; none for the workspace itself.
 
@@ -85,15 +105,28 @@ def parts_of(path: str, workspace: Path) -> tuple[str, ...]:
     if len(parts) > MAX_DEPTH:
         raise ToolError("refused", f"The path is deeper than {MAX_DEPTH} folders.")
     for part in parts:
-        if is_private(part):
-            raise ToolError("refused", f"{part} is private: tools may neither read nor write it.")
+        _refuse_private(part, _is_like(part, _PRIVATE))
     return parts
 
 
-def is_private(name: str) -> bool:
+def _refuse_private(part: str, private: bool) -> None:
+    if private:
+        raise ToolError("refused", f"{part} is private: tools may neither read nor write it.")
+
+
+def private_names(context: ToolContext) -> tuple[str, ...]:
+    """The names that tools keep away from, in lower case and whatever the case; * stands for anything."""
+    return (*_PRIVATE, *_PERSONS_PRIVATE) if context.persons_folder else _PRIVATE
+
+
+def is_private(name: str, context: ToolContext) -> bool:
     """Whether tools keep away from a file or folder of this name."""
+    return _is_like(name, private_names(context))
+
+
+def _is_like(name: str, patterns: tuple[str, ...]) -> bool:
     folded = name.casefold()
-    return any(fnmatchcase(folded, private) for private in PRIVATE_NAMES)
+    return any(fnmatchcase(folded, pattern) for pattern in patterns)
 
 
 def shown_path(path: str) -> str:
@@ -117,17 +150,16 @@ def _relative(path: str, workspace: Path) -> str:
 
 
 def parts_to_change(path: str, context: ToolContext) -> tuple[str, ...]:
-    """As `parts_of`, of what is to be written, moved or deleted; never the workspace itself.
+    """As `parts_in`, of what is to be written, moved or deleted; never the workspace itself.
 
     Raises:
         ToolError: no_workspace; refused, also what a person's programs would act upon.
     """
-    parts = parts_of(path, workspace_of(context))
+    parts = parts_in(path, context)
     if not parts:
         raise ToolError("refused", "The path names the workspace itself. Name a file or folder in it.")
     for part in parts if context.persons_folder else ():
-        lower = part.lower()
-        if lower.removesuffix(".py") in _RUN_LATER or lower.endswith(".pth"):
+        if _is_like(part, _RUN_LATER):
             raise ToolError("refused", f"{part} is run by other programs of this person: tools do not change it.")
     return parts
 
@@ -201,7 +233,7 @@ def _opened(folder: int, name: str) -> tuple[int, int]:
 @contextmanager
 def place_of(context: ToolContext, path: str, *, to_write: bool = False) -> Iterator[Place]:
     """Where the file of a path is or, `to_write`, is to be, with its folder open; see `opened_folder`."""
-    parts = parts_of(path, workspace_of(context))
+    parts = parts_in(path, context)
     if not parts or path.endswith("/"):
         raise ToolError("is_directory", "The path names a folder, not a file.")
     if to_write:
