@@ -279,7 +279,7 @@ def test_a_killed_harness_leaves_nothing_running(level: Asked, tmp_path: Path) -
 # Prints the number of its errno. No argument here would let a call that is let through do a thing.
 CALL = "import ctypes; r = ctypes.CDLL(None, use_errno=True).syscall({}); print(ctypes.get_errno() if r == -1 else 0)"
 NUMBERS = ARCHITECTURES["x86_64"].numbers
-EPERM, ENOSYS, EBADF = 1, 38, 9
+EPERM, ENOSYS, EBADF, EOPNOTSUPP = 1, 38, 9, 95
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of x86_64")
@@ -299,6 +299,15 @@ EPERM, ENOSYS, EBADF = 1, 38, 9
         (f"{NUMBERS['socket']}, 16, 3, 0", EPERM),
         (f"{NUMBERS['socketpair']}, 1, 2, 0, (ctypes.c_int * 2)()", EPERM),
         (f"{NUMBERS['socketpair']}, 1, 1, 0, (ctypes.c_int * 2)()", 0),
+        (f"{NUMBERS['setsockopt']}, 99, 1, 7, 0, 0", EPERM),
+        (f"{NUMBERS['setsockopt']}, 99, 1, 33, 0, 0", EPERM),
+        (f"{NUMBERS['setsockopt']}, 99, 1, 2, 0, 0", EBADF),
+        (f"{NUMBERS['fcntl']}, 99, 1031, 1 << 20", EPERM),
+        (f"{NUMBERS['fcntl']}, 99, 1, 0", EBADF),
+        (f"{NUMBERS['msgget']}, 0, 0o1600", EPERM),
+        (f"{NUMBERS['semget']}, 0, 1, 0o1600", EPERM),
+        (f"{NUMBERS['vmsplice']}, 99, 0, 0, 0", EPERM),
+        (f"{NUMBERS['fallocate']}, 99, 0, 0, 1", EOPNOTSUPP),
         (f"{NUMBERS['ioctl']}, 99, 0x5412, 0", EPERM),
         (f"{NUMBERS['ioctl']}, 99, 0x5413, 0", EBADF),
         (f"{NUMBERS['prlimit64']}, 1, 7, 0, 0", EPERM),

@@ -11,7 +11,7 @@ from agent.sandbox.lending import Borrower
 from agent.sandbox.usage import tasks_of
 
 PATH: Final = "/usr/bin:/bin"
-_OPEN_FILES = 256
+_OPEN_FILES, _OPEN_FILES_OF_NODE = 64, 256  # each may hold memory of the kernel's
 _WRITABLE_MEMORY = 1024 * MIB  # of a process whose address space is not bounded
 
 
@@ -26,7 +26,7 @@ def kernel_limits(limits: Limits, user: Borrower) -> dict[str, int]:
         "cpu": math.ceil(limits.seconds) + 1,
         "nproc": others + limits.processes,
         "fsize": limits.file,
-        "nofile": _OPEN_FILES,
+        "nofile": _OPEN_FILES_OF_NODE if limits.address_space is None else _OPEN_FILES,
         "core": 0,
     }
 

@@ -26,6 +26,8 @@ _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW* flag of clone
 _PUSH_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into a terminal
 _SET_FILE_FLAGS = (0x4008_6602, 0x401C_5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
 _SET_OWNER_OF_SIGNALS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+_SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
+_SET_BUFFERS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and what they are to root
 
 _DENIED = (
     # Other processes, and the kernel's tracing.
@@ -43,15 +45,15 @@ _DENIED = (
     *("swapoff", "quotactl", "quotactl_fd", "settimeofday", "clock_settime", "clock_adjtime", "adjtimex"),
     *("sethostname", "setdomainname", "iopl", "ioperm", "modify_ldt", "vhangup"),
     # Memory that is nobody's, so that no limit counts it, and memory placed by hand.
-    *("memfd_create", "memfd_secret", "shmget", "mbind", "set_mempolicy", "set_mempolicy_home_node"),
-    *("migrate_pages", "move_pages"),
+    *("memfd_create", "memfd_secret", "shmget", "semget", "msgget", "mq_open", "vmsplice"),
+    *("mbind", "set_mempolicy", "set_mempolicy_home_node", "migrate_pages", "move_pages"),
     # Calls made through a ring, which no filter sees.
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
 )
 
 # Where there are no namespaces: what would reach beyond the group of processes, or leave it.
 _DENIED_UNDER_LANDLOCK = (
-    *("setsid", "setpgid", "connect", "bind", "listen", "accept", "accept4", "truncate", "mq_open", "msgget", "semget"),
+    *("setsid", "setpgid", "connect", "bind", "listen", "accept", "accept4", "truncate"),
     *("inotify_add_watch", "setpriority", "ioprio_set", "sched_setattr", "sched_setparam", "sched_setscheduler"),
     "sched_setaffinity",
 )
@@ -119,9 +121,10 @@ def _program(rules: Rules, machine: Architecture) -> Iterator[_Instruction]:
 def _answers(rules: Rules) -> dict[str, int]:
     """The calls that are answered whatever their arguments, and with which errno (0: as if done).
 
-    clone3 keeps its flags where no filter can read them; ENOSYS makes libraries fall back on clone.
+    clone3 keeps its flags where no filter can read them; ENOSYS makes libraries fall back on clone. fallocate takes the
+    disk faster than anybody can look; libraries write the file instead.
     """
-    answers = dict.fromkeys(_DENIED, errno.EPERM) | {"clone3": errno.ENOSYS}
+    answers = dict.fromkeys(_DENIED, errno.EPERM) | {"clone3": errno.ENOSYS, "fallocate": errno.EOPNOTSUPP}
     if rules.landlock:
         answers |= dict.fromkeys((*_DENIED_UNDER_LANDLOCK, "socket"), errno.EPERM)
     if rules.shares_user:
@@ -139,8 +142,8 @@ def _tests(rules: Rules) -> Iterator[tuple[str, list[_Instruction]]]:
     yield "ioctl", _refused_if(1, (*_PUSH_INPUT, *(_SET_FILE_FLAGS if rules.shares_user else ())))
     if not rules.landlock:  # within a network of its own
         yield "socket", _refused_unless(0, (_AF_INET, _AF_INET6))
-    if rules.bare_signals:
-        yield "fcntl", _refused_if(1, _SET_OWNER_OF_SIGNALS)
+    yield "setsockopt", _refused_if(2, _SET_BUFFERS)  # of any level: nothing that programs need has these numbers
+    yield "fcntl", _refused_if(1, (_SET_PIPE_SIZE, *(_SET_OWNER_OF_SIGNALS if rules.bare_signals else ())))
 
 
 def _refused_if_bits(argument: int, bits: int) -> list[_Instruction]:
