@@ -17,6 +17,7 @@ from agent.llm.backends.base import Backend
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.backends.scripted import ScriptedBackend, load_script
+from agent.sandbox.ladder import EXTERNAL_WARNING
 from agent.tools.base import WebAccess
 from agent.tools.fetching import persons_target
 from evals.disk import make_folder
@@ -79,6 +80,12 @@ def web_access(settings: Settings) -> WebAccess:
         search_api_key=key.get_secret_value() if key else None,
         chromium_path=settings.chromium_path,
     )
+
+
+def warn_of_external(settings: Settings, tell: Tell) -> None:
+    """Say that nothing isolates programs, where a command's runs show no notices of their own."""
+    if settings.sandbox == "external":
+        tell(EXTERNAL_WARNING)
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from agent.errors import UsageError
 from agent.guards.approvals import parse_rules
 from agent.prompts.budget_line import usd
 from cli.board import Board
-from cli.compose import ROOT, backends, check_models, git_commit, settings_of, web_access, with_model
+from cli.compose import ROOT, backends, check_models, git_commit, settings_of, warn_of_external, web_access, with_model
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -95,6 +95,7 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     check_writable(batch.report)
     keep_log(settings.traces_dir, settings.secret_values())
     board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
+    warn_of_external(settings, say)
     try:
         interrupted = _run(batch, board)
     finally:  # a server or a disk that fails half-way takes no finished run with it

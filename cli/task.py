@@ -10,7 +10,7 @@ from agent.config import Settings
 from agent.guards.approvals import parse_rules
 from agent.reporter import SilentReporter
 from agent.state import AgentState
-from cli.compose import BackendFor, backends, git_commit, settings_of, web_access
+from cli.compose import BackendFor, backends, git_commit, settings_of, warn_of_external, web_access
 from cli.intake import read_task
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -39,6 +39,8 @@ def one_task(args: Namespace) -> int:
     person = Person(make_console(sys.stdout, color=not args.no_color))
     keep_log(settings.traces_dir, settings.secret_values())
     with (
+    if args.json:
+        warn_of_external(settings, say)
         TraceStore(settings.traces_dir, settings.secret_values()) as store,
         backends(settings, [plan], reporter.notice) as backend_for,
     ):

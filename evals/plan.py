@@ -166,7 +166,8 @@ class _Asked:
 def _plan_case(asked: _Asked, case: Case, strategy: str | None, model: str | None) -> Plan:
     settings, given = asked.settings, asked.given
     own = settings.strategy if "strategy" in given else case.strategy or settings.strategy
-    plan = _plan(settings, case.first_turn, strategy or own, {**case.approve, **asked.approve})
+    approve = {**_rules_of_case(settings, case), **asked.approve}
+    plan = _plan(settings, case.first_turn, strategy or own, approve)
     limits, cap = _limits(plan.limits, case, given), case.limits.max_completion_tokens
     sampling = plan.sampling
     if cap is not None and "max_completion_tokens" not in given:
@@ -190,6 +191,14 @@ def _plan_case(asked: _Asked, case: Case, strategy: str | None, model: str | Non
     )
     check_plan(plan, settings, f"{asked.suite.path}: case {case.id!r:.60}")
     return plan
+
+
+def _rules_of_case(settings: Settings, case: Case) -> Mapping[str, Permission]:
+    """What a case allows and forbids. Where nothing isolates programs, a file of cases cannot allow them to run."""
+    if settings.sandbox != "external":
+        return case.approve
+    programs = {tool.name for tools in TOOLSETS.values() for tool in tools if tool.effect == "execute"} | {"execute"}
+    return {key: rule for key, rule in case.approve.items() if rule != "allow" or key not in programs}
 
 
 def _limits(base: Limits, case: Case, given: frozenset[str]) -> Limits:

@@ -69,6 +69,7 @@ def _receipt(runs: Sequence[AgentState]) -> str:
         ("Model", _distinct(runs, _model)),
         ("Strategy", _distinct(runs, lambda run: f"{run.strategy}, tools: {', '.join(run.tools) or 'none'}")),
         ("Sampling", _distinct(runs, _sampling)),
+        ("Isolation", _distinct(runs, lambda run: run.sandbox or "")),
         ("Caps of a run", _distinct(runs, _caps)),
         ("Prices", _distinct(runs, _prices)),
         ("Batch", _distinct(runs, lambda run: run.batch_id or "")),

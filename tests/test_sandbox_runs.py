@@ -10,7 +10,7 @@ import pytest
 
 from agent.state import AgentState
 from evals.verify import verify
-from tests.support_cli import MULTIPLY, Desk, answer
+from tests.support_cli import MULTIPLY, Desk, Outcome, answer
 from tests.support_sandbox import RUNGS, isolation
 
 PROGRAM: dict[str, Any] = {
@@ -67,6 +67,34 @@ def test_external_runs_a_program_that_was_allowed(desk: Desk) -> None:
     trace, _ = run(desk, RUN_IT, "--sandbox", "external", "--approve", "execute=allow")
     assert (trace.status, trace.sandbox) == ("completed", "external")
     assert verify(trace) == []
+
+
+def suite_with(desk: Desk, *flags: str) -> tuple[AgentState, Outcome]:
+    """A suite whose only case allows programs, run with nothing to isolate them."""
+    rules = "{execute: allow, execute_code: allow, write: deny}"
+    suite = f"cases:\n  - {{id: one, task: 6 * 7?, approve: {rules}, asserts: [{{type: answer_number, value: 42}}]}}\n"
+    (desk.folder / "suite.yaml").write_text(suite, "utf-8")
+    scripted = ("--backend", "scripted", "--scripted", desk.script(RUN_IT))
+    done = desk.inside_suite("suite.yaml", "--sandbox", "external", *scripted, *flags)
+    return AgentState.model_validate_json(desk.traces()[0].read_text("utf-8")), done
+
+
+def test_a_case_cannot_allow_what_nothing_isolates(desk: Desk) -> None:
+    trace, done = suite_with(desk)
+    assert trace.status == "confirmation_required"
+    assert (trace.approve["execute"], trace.approve["write"]) == ("ask", "deny")
+    assert done.err.count(WARNING) == 1
+    assert "| Isolation | `external` |" in (desk.folder / "test_results.md").read_text("utf-8")
+
+
+def test_the_command_line_can(desk: Desk) -> None:
+    assert suite_with(desk, "--approve", "execute_code=allow")[0].status == "completed"
+
+
+def test_external_is_warned_of_beside_json_too(desk: Desk) -> None:
+    scripted = ("--backend", "scripted", "--scripted", desk.script(MULTIPLY))
+    done = desk.inside("6 * 7?", "--json", "--sandbox", "external", *scripted)
+    assert WARNING in done.line
 
 
 def test_another_word_is_refused(desk: Desk) -> None:
