@@ -14,6 +14,7 @@ from rich.text import Text
 from agent.errors import UsageError
 from agent.guards.approvals import parse_rules
 from agent.prompts.budget_line import usd
+from agent.sandbox.leftovers import sweep
 from agent.state import AgentState, LimitsRecord
 from cli.compose import backends, settings_of
 from cli.escape import inert
@@ -101,6 +102,7 @@ def chat(args: Namespace) -> int:
     reporter = ChatReporter(make_console(sys.stdout, color=not args.no_color), plan.limits.record())
     person = Person(reporter.console)
     keep_log(settings.traces_dir, settings.secret_values())
+    sweep()
     with (
         TraceStore(settings.traces_dir, settings.secret_values()) as store,
         backends(settings, [plan], reporter.notice) as backend_for,

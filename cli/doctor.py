@@ -14,6 +14,7 @@ from agent.config import Settings
 from agent.errors import BackendError, UsageError
 from agent.llm.backends.base import Backend
 from agent.sandbox.ladder import EXTERNAL_WARNING, MEND, MENDS, tried
+from agent.sandbox.leftovers import prefix
 from agent.tools.base import ToolError
 from agent.tools.web_search import search_live
 from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
@@ -145,7 +146,7 @@ def _embedded(settings: Settings, *, needed: bool) -> Iterator[Check]:
     yield Check("embedded", True, str(path))
     if not needed:
         return
-    with TemporaryDirectory(prefix="shoestring-") as folder:  # a doctor leaves nothing behind
+    with TemporaryDirectory(prefix=prefix("check")) as folder:  # a doctor leaves nothing behind
         server = embedded(settings, log_folder=Path(folder))
         try:  # half a second, and the only way to know that llama.cpp runs here
             yield from _model(settings, server, "make setup")

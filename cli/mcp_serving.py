@@ -15,6 +15,7 @@ from agent.config import load_settings
 from agent.errors import UsageError
 from agent.guards.approvals import Policy, check_rules, parse_rules, rules_of_run
 from agent.sandbox.ladder import Isolation
+from agent.sandbox.leftovers import sweep
 from agent.tools.base import ToolContext
 from agent.tools.mcp.tools import lacks
 from agent.tools.registry import ToolRegistry, toolset
@@ -39,6 +40,7 @@ def mcp_serve(args: Namespace) -> int:
     check_rules(given, [tool.name for tool in chosen])
     isolated = settings.sandbox != "external"  # where nothing isolates, execute_code refuses by itself
     rules = rules_of_run(given, chosen, own_workspace=args.workspace is None, isolated=isolated)
+    sweep()
     with ExitStack() as stack:
         folder = stack.enter_context(fresh_workspace({})) if args.workspace is None else _folder(args.workspace)
         context = ToolContext(

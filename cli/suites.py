@@ -19,6 +19,7 @@ from agent.config import Settings, microusd
 from agent.errors import UsageError
 from agent.guards.approvals import parse_rules
 from agent.prompts.budget_line import usd
+from agent.sandbox.leftovers import sweep
 from cli.board import Board
 from cli.compose import ROOT, backends, check_models, git_commit, settings_of, warn_of_external, web_access, with_model
 from cli.escape import inert_line
@@ -94,8 +95,9 @@ def run_suites(paths: Sequence[Path], args: Namespace) -> int:
     batch = Batch(_batch_id(), settings, chosen(plans, args.only), args.jobs, Path(args.report))
     check_writable(batch.report)
     keep_log(settings.traces_dir, settings.secret_values())
-    board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
+    sweep()
     warn_of_external(settings, say)
+    board = Board(make_console(sys.stdout, color=not args.no_color), batch.plans)
     try:
         interrupted = _run(batch, board)
     finally:  # a server or a disk that fails half-way takes no finished run with it

@@ -9,6 +9,7 @@ from argparse import Namespace
 from agent.config import Settings
 from agent.guards.approvals import parse_rules
 from agent.reporter import SilentReporter
+from agent.sandbox.leftovers import sweep
 from agent.state import AgentState
 from cli.compose import BackendFor, backends, git_commit, settings_of, warn_of_external, web_access
 from cli.intake import read_task
@@ -38,9 +39,10 @@ def one_task(args: Namespace) -> int:
     can_ask = is_at_terminal() and not args.json
     person = Person(make_console(sys.stdout, color=not args.no_color))
     keep_log(settings.traces_dir, settings.secret_values())
-    with (
+    sweep()
     if args.json:
         warn_of_external(settings, say)
+    with (
         TraceStore(settings.traces_dir, settings.secret_values()) as store,
         backends(settings, [plan], reporter.notice) as backend_for,
     ):

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from agent.errors import StoreError
+from agent.sandbox.leftovers import prefix
 from agent.state import WorkspaceFile
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.folder_walk import MAX_COUNTED, Entry, entries
@@ -53,7 +54,7 @@ def fresh_workspace(files: Mapping[str, str]) -> Iterator[Path]:
         StoreError: the disk does not take it.
     """
     try:
-        folder = tempfile.TemporaryDirectory(prefix="shoestring-workspace-", ignore_cleanup_errors=True)
+        folder = tempfile.TemporaryDirectory(prefix=prefix("workspace"), ignore_cleanup_errors=True)
     except OSError as error:
         raise StoreError(f"no workspace could be made ({error.strerror}); free some disk space") from None
     with folder as name:

@@ -21,6 +21,7 @@ from typing import Any
 
 from agent.errors import StoreError
 from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
+from agent.sandbox.leftovers import prefix
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES, base_python
@@ -135,7 +136,7 @@ def folders(command: Command, user: Borrower) -> Iterator[Folders]:
         StoreError: the disk takes no folder.
     """
     try:
-        scratch = Path(tempfile.mkdtemp(prefix="shoestring-")).resolve()
+        scratch = Path(tempfile.mkdtemp(prefix=prefix("scratch"))).resolve()
     except OSError as error:
         raise StoreError(f"no scratch folder can be made: {error}") from error
     try:

@@ -51,6 +51,11 @@ def borrower(*, own_namespace: bool = True) -> Borrower:
     return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=not own_namespace)
 
 
+def is_borrower(uid: int) -> bool:
+    """Whether root gives programs this user."""
+    return uid in range(_FIRST_UID, _FIRST_UID + _UIDS)
+
+
 def harness_user() -> Borrower:
     """The harness's own user, for where nobody else is to be had."""
     return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=True)

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from agent.errors import StoreError
+from agent.sandbox.leftovers import prefix
 from agent.sandbox.lending import borrower
 from agent.sandbox.usage import resident_bytes
 from agent.tools.base import ToolError
@@ -64,7 +65,7 @@ class Chromium:
         executable = _executable(path)
         self.took_too_much = False
         try:
-            self._profile = Path(tempfile.mkdtemp(prefix="shoestring-browser-"))
+            self._profile = Path(tempfile.mkdtemp(prefix=prefix("browser")))
         except OSError as error:
             raise StoreError(f"browse: no folder can be made for the browser: {error}") from error
         try:

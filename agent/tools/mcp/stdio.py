@@ -24,6 +24,8 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
+from agent.sandbox.leftovers import prefix
+
 MAX_LINE_BYTES = 4 << 20  # a picture in base64 is long, and is named to the model rather than shown
 ENDED = "it ended"
 MAX_COMPLAINT = 500  # characters of what a server wrote to stderr last
@@ -66,7 +68,7 @@ async def spoken_to(program: Program, heard: Heard) -> AsyncIterator[tuple[Incom
         OSError: it cannot be started.
     """
     with ExitStack() as stack:
-        cwd = program.cwd or Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
+        cwd = program.cwd or Path(stack.enter_context(_spare_folder()))
         process = stack.enter_context(_started(program, cwd))
         to_session, from_program = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         to_program, from_session = anyio.create_memory_object_stream[SessionMessage](0)
@@ -78,6 +80,10 @@ async def spoken_to(program: Program, heard: Heard) -> AsyncIterator[tuple[Incom
                 tasks.cancel_scope.cancel()
                 with anyio.CancelScope(shield=True):
                     await _end(process)
+
+
+def _spare_folder() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=prefix("mcp"), ignore_cleanup_errors=True)
 
 
 @asynccontextmanager
