@@ -21,6 +21,7 @@ import pytest
 from agent.acting import Actions
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
+from agent.sandbox.leftovers import sweep
 from agent.state import StepRecord, ToolCall, ToolResult
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.browse import Browse
@@ -113,8 +114,10 @@ def processes_of(marker: str) -> list[int]:
     return found
 
 
-def profiles() -> set[str]:
-    return {path.name for path in Path(tempfile.gettempdir()).glob("shoestring-browser-*")}
+def profiles(pid: int | None = None) -> set[str]:
+    """The browsers' folders of this process, or another: their names say whose they are."""
+    pattern = f"shoestring-browser-{pid or os.getpid()}.*"
+    return {path.name for path in Path(tempfile.gettempdir()).glob(pattern)}
 
 
 def test_a_page_is_opened_and_read_as_foreign_data(surfer: Surfer) -> None:
@@ -417,9 +420,9 @@ def test_a_page_that_hangs_ends_with_the_browser_in_time_and_the_next_begins_ane
     surfer.tools.close()
 
 
-def browser_of(before: set[str]) -> tuple[int, str]:
+def browser_of(before: set[str], pid: int | None = None) -> tuple[int, str]:
     """The first process of the one browser that was started since, and its profile's name."""
-    (profile,) = profiles() - before
+    (profile,) = profiles(pid) - before
     return min(processes_of(f"--user-data-dir={tempfile.gettempdir()}/{profile}")), profile
 
 
@@ -491,20 +494,20 @@ sys.stdin.read()
 
 
 def test_a_harness_that_is_killed_takes_its_browser_with_it(tmp_path: Path, served: Site) -> None:
-    before = profiles()
     served.routes["/"] = html("<p>Well</p>")
     root = Path(__file__).parents[1]
     command = [sys.executable, "-c", PROGRAM, str(served.port)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=root) as harness:
         assert harness.stdout is not None
         assert harness.stdout.readline() == b"open\n"
-        _, profile = browser_of(before)
+        _, profile = browser_of(set(), harness.pid)
         harness.kill()
     deadline = time.monotonic() + 10
     while processes_of(profile) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert processes_of(profile) == []
-    shutil.rmtree(Path(tempfile.gettempdir(), profile))
+    sweep()  # as the next command does
+    assert profiles(harness.pid) == set()
 
 
 def test_a_browser_that_is_not_there_says_how_to_mend_it(tmp_path: Path, served: Site) -> None:
