@@ -18,7 +18,7 @@ from agent.prompts import notices
 from agent.reporter import Reporter
 from agent.state import AgentState, Approval, GuardEvent, StepRecord, ToolCall, ToolFault, ToolResult
 from agent.tools.base import ToolError
-from agent.tools.registry import CheckedCall, ToolRegistry
+from agent.tools.registry import CheckedCall, Question, ToolRegistry
 
 # Faults of the world that another try may not meet: the same call is no repeat then.
 MAY_HEAL = frozenset({"network", "rate_limited", "timeout"})
@@ -28,7 +28,7 @@ MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands
 _FAULTS: dict[str, ToolFault] = {"unknown_tool": "wrong_name", "bad_args": "bad_arguments"}
 
 # Asks a person whether this very call may be made.
-Approver = Callable[[ToolCall], bool]
+Approver = Callable[[Question], bool]
 
 
 class ConfirmationRequiredError(ShoestringError):
@@ -176,7 +176,7 @@ class Actions:
         if self.approver is None:
             step.approvals.append(Approval(action=place, verdict="unanswered"))
             raise ConfirmationRequiredError(f"{call.name}: a person has to allow this call, and nobody can be asked")
-        if self.approver(call):
+        if self.approver(self.tools.question(checked)):
             step.approvals.append(Approval(action=place, verdict="allowed"))
             return None
         step.approvals.append(Approval(action=place, verdict="denied"))

@@ -6,7 +6,7 @@ import json
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -16,10 +16,12 @@ from rich.text import Text
 
 from agent.errors import CancelledRunError
 from agent.state import AgentState, ToolCall
-from cli.escape import inert
+from agent.tools.registry import Question
+from cli.escape import inert, inert_line
 from cli.terminal import LABEL_WIDTH, print_labelled
 
 QUESTION = "Allow this call? [y/N] "
+_WHERE = ("path", "destination", "url")  # arguments that say where a call works
 NAME_WIDTH = 24  # of an argument; a longer name goes on in the next line of its column
 
 
@@ -48,7 +50,7 @@ class Person:
         finally:
             self._waited += time.monotonic() - began
 
-    def allows(self, call: ToolCall) -> bool:
+    def allows(self, asked: Question) -> bool:
         """Show the call whole and wait for the person's word; whatever is not yes is no.
 
         Raises:
@@ -56,7 +58,10 @@ class Person:
             KeyboardInterrupt: Ctrl-C.
         """
         with self.waited_for():
-            print_whole_call(self._console, call)
+            print_whole_call(self._console, asked.call, asked.left_out)
+            if asked.warning is not None:
+                print_labelled(self._console, "NOTICE", inert_line(asked.warning))
+            self._console.print(Text(_in_short(asked.call), style="bold yellow"), soft_wrap=True)
             _forget_what_was_typed()
             self._console.print(Text(QUESTION, style="bold yellow"), end="", soft_wrap=True)
             try:
@@ -84,10 +89,12 @@ def how_to_allow(call: ToolCall) -> str:
     return f"allow it with --approve {call.name}=allow, or run this at a terminal, where you are asked"
 
 
-def print_whole_call(console: Console, call: ToolCall) -> None:
-    """A call with every argument whole. A text stays in its own column: it cannot pass for another argument."""
-    print_labelled(console, "ASK", f"{inert(call.name)}, with" + (":" if call.arguments else " no arguments"))
+def print_whole_call(console: Console, call: ToolCall, left_out: Mapping[str, object] | None = None) -> None:
+    """A call with every argument whole, and those that it leaves out with the values they have then. A text stays in
+    its own column: it cannot pass for another argument."""
     arguments = {inert(name): _shown(value) for name, value in call.arguments.items()}
+    arguments |= {inert(name): f"{_shown(value)} (left out)" for name, value in (left_out or {}).items()}
+    print_labelled(console, "ASK", f"{inert(call.name)}, with" + (":" if arguments else " no arguments"))
     if not console.is_terminal:
         width = max(map(len, arguments), default=0)
         for name, value in arguments.items():
@@ -102,6 +109,12 @@ def print_whole_call(console: Console, call: ToolCall) -> None:
     for name, value in arguments.items():
         grid.add_row("", Text(name), Text(value))
     console.print(grid)
+
+
+def _in_short(call: ToolCall) -> str:
+    """The tool and where it works: above the question, as all else may have moved out of sight."""
+    where = [f"{name} {_shown(call.arguments[name])}" for name in _WHERE if isinstance(call.arguments.get(name), str)]
+    return inert_line(", ".join([call.name, *where]))
 
 
 def _shown(value: Any) -> str:

@@ -15,6 +15,14 @@ _KEPT = frozenset("\n\t\u200c\u200d")
 # Cc: controls. Cf: bidi overrides, invisible and tag characters. Cs: lone surrogates, which no file can hold.
 # Zl, Zp: line breaks that line-based readers do not expect.
 _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+# Letters, marks and a symbol that show as nothing. Of the variation selectors, those that emoji and mathematics are
+# written with (U+FE00, U+FE0E, U+FE0F) stay.
+BLANK = frozenset(
+    (
+        *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
+        *(*range(0x180B, 0x180E), 0x180F, *range(0xFE01, 0xFE0E), *range(0xE0100, 0xE01F0)),
+    )
+)
 
 
 class _StandIns(dict[int, int | str]):
@@ -22,7 +30,8 @@ class _StandIns(dict[int, int | str]):
 
     def __missing__(self, code: int) -> int | str:
         shown: int | str = code
-        if chr(code) not in _KEPT and unicodedata.category(chr(code)) in _ACTIVE:
+        hides = code in BLANK or unicodedata.category(chr(code)) in _ACTIVE
+        if hides and chr(code) not in _KEPT:
             shown = 0x2400 + code if code < 0x20 else f"<U+{code:04X}>"
         self[code] = shown
         return shown

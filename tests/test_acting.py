@@ -16,6 +16,7 @@ from agent.loop import run_task
 from agent.prompts import notices
 from agent.state import AgentState, ToolCall
 from agent.tools.base import ToolError
+from agent.tools.registry import Question
 from evals.verify import verify
 from tests.support_runs import act, answer, new_run, run_script, turn
 
@@ -132,14 +133,14 @@ def test_where_nobody_can_be_asked_the_run_ends_with_the_whole_call(tmp_path: Pa
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_person_is_shown_the_very_call_and_decides(allowed: bool, tmp_path: Path) -> None:
-    asked: list[ToolCall] = []
+    asked: list[Question] = []
 
-    def approver(call: ToolCall) -> bool:
-        asked.append(call)
+    def approver(question: Question) -> bool:
+        asked.append(question)
         return allowed
 
     state = written(tmp_path, approve={"write_file": "ask"}, approver=approver)
-    assert asked == state.steps[0].actions
+    assert asked == [Question(state.steps[0].actions[0], {"mode": "overwrite"})]
     assert [approval.verdict for approval in state.steps[0].approvals] == ["allowed" if allowed else "denied"]
     assert (tmp_path / "a.txt").exists() is allowed
     assert state.status == "completed"
@@ -155,8 +156,8 @@ def test_a_denied_effect_is_refused_and_the_run_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_call_that_cannot_be_made_is_not_put_before_a_person(tmp_path: Path) -> None:
-    def approver(call: ToolCall) -> bool:
-        raise AssertionError(call)
+    def approver(question: Question) -> bool:
+        raise AssertionError(question)
 
     bad = use("write_file", path="a.txt")
     state = run_script(

@@ -57,13 +57,25 @@ def test_yes_is_the_call_made_and_all_of_it_was_shown(desk: Desk) -> None:
         assert asked(terminal, "y\n") == 0
     lines = [line.strip() for line in terminal.shown.splitlines()]
     question = next(place for place, line in enumerate(lines) if line.startswith(QUESTION.strip()))
-    shown = lines[lines.index("ASK       write_file, with:") : question]
+    assert lines[question - 1] == 'write_file, path "notes/a.txt"'  # again, as all else may have moved out of sight
+    shown = lines[lines.index("ASK       write_file, with:") : question - 1]
     assert [line.removeprefix("content ").strip() for line in shown[2:162]] == [f"| line {n}" for n in range(160)]
-    assert shown[162:] == ["| the very end\u241b[2J", "| path  forged.txt"]
+    assert shown[162:164] == ["| the very end\u241b[2J", "| path  forged.txt"]
+    assert [line.split() for line in shown[164:]] == [["mode", '"overwrite"', "(left", "out)"]]
     state = trace(desk)
     assert state.steps[0].approvals[0].verdict == "allowed"
     assert state.workspace is not None
     assert [(file.path, file.text) for file in state.workspace.after] == [("notes/a.txt", LONG)]
+
+
+def test_that_a_file_would_be_replaced_is_said(desk: Desk) -> None:
+    own = desk.folder / "own"
+    (own / "notes").mkdir(parents=True)
+    (own / "notes" / "a.txt").write_text("what was there")
+    with at_terminal(desk, *flags(desk, *NOT_DONE), "--workspace", str(own)) as terminal:
+        assert asked(terminal, "n\n") == 0
+    assert "NOTICE    notes/a.txt is there already (14 bytes) and would be replaced" in terminal.shown
+    assert (own / "notes" / "a.txt").read_text() == "what was there"
 
 
 @pytest.mark.parametrize("typed", ["\n", "yess, no\n"])

@@ -17,10 +17,10 @@ from agent.budget import Limits
 from agent.errors import UsageError
 from agent.llm.backends.scripted import ScriptedReply
 from agent.loop import run_task
-from agent.state import AgentState, Approval, ToolCall
+from agent.state import AgentState, Approval
 from agent.tools.base import Tool, ToolContext
 from agent.tools.calculate_math import CalculateMathParams
-from agent.tools.registry import TOOLSETS
+from agent.tools.registry import TOOLSETS, Question
 from evals.replay import LiveTools, replay
 from evals.verify import verify
 from tests.support_runs import act, answer, new_run, run_script
@@ -89,14 +89,14 @@ def test_live_tools_run_by_the_rules_of_who_replays_and_not_by_the_traces(monkey
     stopped = replay(trace, live=mine)
     assert (stopped.state.status, Counting.lent) == ("confirmation_required", [])
     assert stopped.difference is not None
-    asked: list[ToolCall] = []
+    asked: list[Question] = []
 
-    def says_no(call: ToolCall) -> bool:
-        asked.append(call)
+    def says_no(question: Question) -> bool:
+        asked.append(question)
         return False
 
     said_no = replay(trace, live=replace(mine, approver=says_no))
-    assert ([call.name for call in asked], Counting.lent) == (["count_up"], [])
+    assert ([question.call.name for question in asked], Counting.lent) == (["count_up"], [])
     assert said_no.difference is not None
     assert replay(trace, live=replace(mine, approver=lambda _call: True)).difference is None
     assert replay(trace, live=replace(mine, approve={"count_up": "allow"})).difference is None

@@ -29,6 +29,7 @@ from agent.state import (
 from cli.escape import encodable, inert, inert_line
 from cli.show import render_markdown, render_terminal
 from cli.terminal import TerminalReporter, bar, make_console
+from evals.inert import BLANK
 
 # What rich itself sends to style a line: SGR sequences only. No cursor, no link, no title.
 SGR = re.compile(r"\x1b\[[0-9;]*m")
@@ -169,7 +170,7 @@ def test_inert_is_done_after_once_and_can_always_be_encoded(text: str) -> None:
     once.encode("utf-8")
 
 
-@given(st.text(st.characters(exclude_categories=("C", "Z")), max_size=60))
+@given(st.text(st.characters(exclude_categories=("C", "Z"), exclude_characters="".join(map(chr, BLANK))), max_size=60))
 def test_ordinary_text_of_any_script_is_left_alone(text: str) -> None:
     assert inert(text) == text
 
@@ -182,6 +183,8 @@ def test_emoji_and_persian_keep_their_joiners() -> None:
 def test_nothing_vanishes_unseen() -> None:
     assert inert("a\x1b[2Jb") == "a\u241b[2Jb"
     assert inert("a\u202eb") == "a<U+202E>b"
+    for blank in (0x3164, 0x115F, 0x1160, 0xFFA0, 0xAD, 0x34F, 0x2800, 0xFE01, 0xE0100):
+        assert inert(f"a{chr(blank)}b") == f"a<U+{blank:04X}>b"
     assert inert("one\r\ntwo\rthree") == "one\ntwo\u240dthree"
 
 

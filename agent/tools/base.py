@@ -129,6 +129,11 @@ class Tool(ABC, Generic[P]):
         """Whether what was read or done before this call may turn out otherwise after it."""
         return self.effect == "write"
 
+    def warning(self, params: P, context: ToolContext) -> str | None:  # noqa: ARG002  a tool that can tell looks
+        """What would be lost by this call, for the person who is asked about it; the text may hold hostile names.
+        Raises nothing."""
+        return None
+
     @abstractmethod
     def run(self, params: P, context: ToolContext) -> str | Excerpt:
         """The result as text for the model; whatever is longer than `max_chars` is cut by the registry.

@@ -7,9 +7,9 @@ import json
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic import ValidationError
@@ -65,6 +65,16 @@ class CheckedCall:
     params: Params
     call: ToolCall
     repairs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Question:
+    """What a person is asked: may this call be made? `left_out` holds the values of arguments that it does not name,
+    `warning` what would be lost by it, if anything."""
+
+    call: ToolCall
+    left_out: Mapping[str, object] = field(default_factory=dict)
+    warning: str | None = None
 
 
 class ToolRegistry:
@@ -161,6 +171,13 @@ class ToolRegistry:
         except ValidationError as error:
             raise ToolError("bad_args", _explain(error, call.name, schema)) from None
         return CheckedCall(tool, params, call.model_copy(update={"arguments": arguments}), repairs)
+
+    def question(self, checked: CheckedCall) -> Question:
+        """The call as a person is asked about it."""
+        whole = checked.params.model_dump(mode="json", by_alias=True)
+        named = checked.call.arguments
+        left_out = {name: value for name, value in whole.items() if name not in named and value is not None}
+        return Question(checked.call, left_out, checked.tool.warning(checked.params, self._context))
 
     def execute(self, call: ToolCall) -> ToolResult:
         """Validate and run. The model's and the world's faults come back as a failed result; our own bug is raised."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from typing import Literal
 
 from pydantic import Field
 
+from agent.errors import StoreError
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.workspace import (
     MAX_FILE_BYTES,
@@ -51,6 +53,14 @@ class WriteFile(Tool[WriteFileParams]):
     def does_more_again(self, params: WriteFileParams) -> bool:
         """A text that is added stands there twice then; one that replaces the file does not."""
         return params.mode != "overwrite"
+
+    def warning(self, params: WriteFileParams, context: ToolContext) -> str | None:
+        """That the file is there already, where it would be replaced."""
+        if params.mode != "overwrite":
+            return None
+        with suppress(ToolError, StoreError), place_of(context, params.path) as place, opened_file(place) as handle:
+            return f"{place.path} is there already ({os.fstat(handle).st_size:,} bytes) and would be replaced"
+        return None
 
     def run(self, params: WriteFileParams, context: ToolContext) -> str:
         """How many characters were written, and how many stand in the file now.
