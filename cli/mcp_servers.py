@@ -18,4 +18,4 @@ def offer_mcp(settings: Settings) -> None:
     def servers() -> ServerFile:
         return read_servers(settings.mcp_config)
 
-    TOOLSET_FAMILIES["mcp"] = McpToolsets(servers, environment_of_programs(), say).tools
+    TOOLSET_FAMILIES["mcp"] = McpToolsets(servers, environment_of_programs(), say, settings.secret_values()).tools

@@ -45,7 +45,9 @@ class Offered:
         path = folder / "mcp.json"
         path.write_text(json.dumps({"mcpServers": servers}), encoding="utf-8")
         self.said: list[str] = []
-        self.toolsets = McpToolsets(lambda: read_servers(path), environment_of_programs(), self.said.append)
+        self.toolsets = McpToolsets(
+            lambda: read_servers(path), environment_of_programs(), self.said.append, ("sk-of-the-settings",)
+        )
         TOOLSET_FAMILIES["mcp"] = self.toolsets.tools
 
     def registry(self, name: str) -> ToolRegistry:
@@ -335,6 +337,28 @@ def test_of_a_thousand_tools_the_first_are_offered(offer: Offer, tmp_path: Path)
     offered = offer(srv=hostile("schemas", str(tmp_path / "tools.json")))
     assert len(offered.registry("srv").names) == 64
     assert "all tools after the first 64" in offered.said[0]
+
+
+def test_a_servers_declarations_hold_no_secret(offer: Offer, tmp_path: Path) -> None:
+    told = "Uses hush-hush and sk-of-the-settings."
+    properties = {
+        "where": {"type": "string", "description": told},
+        "which": {"enum": ["plain", "hush-hush"]},
+        "x-hush-hush": {"type": "string"},
+    }
+    listed = [
+        {"name": "look", "description": told, "inputSchema": {"type": "object", "properties": properties}},
+        {"name": "look_hush-hush", "inputSchema": {"type": "object", "properties": {}}},
+    ]
+    (tmp_path / "tools.json").write_text(json.dumps(listed))
+    offered = offer(srv=hostile("schemas", str(tmp_path / "tools.json")) | {"env": {"SRV_TOKEN": "hush-hush"}})
+    tools = offered.registry("srv")
+    assert tools.names == ("mcp_srv_look",)
+    assert tools.prose().count("Uses [redacted] and [redacted].") == 2
+    for text in (tools.prose(), json.dumps(tools.native_tools()), json.dumps(tools.action_schema()), *offered.said):
+        assert "hush-hush" not in text
+        assert "of-the-settings" not in text
+    assert offered.said[0].count("holds a secret") == 3
 
 
 def test_a_server_without_a_tool_that_can_be_used_is_no_toolset(offer: Offer, tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, create_model
 
 from agent.prompts.untrusted import inert_markers
+from agent.redaction import redacted
 from agent.tools.base import Params
 from agent.tools.corpus import clean
 
@@ -56,8 +57,12 @@ class Declared:
     left_out: tuple[str, ...] = ()
 
 
-def declared(server: str, name: str, description: str | None, schema: Schema) -> Declared:
+def declared(
+    server: str, name: str, description: str | None, schema: Schema, secrets: tuple[str, ...] = ()
+) -> Declared:
     """A server's tool with its name made ours, its words made inert and its parameters bounded.
+
+    Secrets are taken out of its words; a name or a value to choose that holds one cannot be offered.
 
     Raises:
         InexpressibleError: the tool cannot be offered.
@@ -65,9 +70,11 @@ def declared(server: str, name: str, description: str | None, schema: Schema) ->
     ours = f"mcp_{server}_{_NOT_IN_A_NAME.sub('_', name)}"
     if not name or len(ours) > MAX_TOOL_NAME:
         raise InexpressibleError(f"with its server's name it is longer than {MAX_TOOL_NAME} characters")
-    reader = _Reader(schema)
+    if redacted(name, secrets) != name:
+        raise InexpressibleError("its name holds a secret")
+    reader = _Reader(schema, secrets)
     params = reader.params(f"Params_{ours}")
-    return Declared(name, ours, _words(description, MAX_DESCRIPTION), params, tuple(reader.left_out))
+    return Declared(name, ours, _words(description, MAX_DESCRIPTION, secrets), params, tuple(reader.left_out))
 
 
 @dataclass
@@ -75,6 +82,7 @@ class _Reader:
     """Reads one tool's schema. What it has read is counted, since a reference may lead to the same part many times."""
 
     root: Schema
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     left_out: list[str] = field(default_factory=list)
     _parts: int = 0
 
@@ -109,10 +117,12 @@ class _Reader:
         """A field's type and its declaration. The server's name is an alias: Python's own names may be others."""
         if not _PARAMETER_NAME.fullmatch(name):
             raise InexpressibleError(f"{ascii(name)[:80]} is no name of a parameter")
+        if redacted(name, self.secrets) != name:
+            raise InexpressibleError("its name holds a secret")
         schema = self._resolved(part)
         kind = self._type(schema, depth + 1)
         told = part.get("description") if isinstance(part, dict) else None
-        words = _words(told or schema.get("description"), MAX_PARAMETER_DESCRIPTION)
+        words = _words(told or schema.get("description"), MAX_PARAMETER_DESCRIPTION, self.secrets)
         if is_required:
             return kind, Field(alias=name, description=words)
         return kind | None, Field(None, alias=name, description=words)
@@ -123,7 +133,7 @@ class _Reader:
             raise InexpressibleError(f"it is nested more than {MAX_DEPTH} deep")
         schema = self._resolved(part)
         if "const" in schema or "enum" in schema:
-            return _choice(schema["enum"] if "enum" in schema else [schema["const"]])
+            return _choice(schema["enum"] if "enum" in schema else [schema["const"]], self.secrets)
         if len(schema.get("allOf") or ()) == 1:
             return self._type(schema["allOf"][0], depth + 1)
         for word in ("anyOf", "oneOf"):
@@ -185,13 +195,15 @@ def arguments_of(params: Params) -> dict[str, Any]:
     return params.model_dump(mode="json", by_alias=True, exclude_defaults=True)
 
 
-def _choice(values: object) -> Any:
+def _choice(values: object, secrets: tuple[str, ...]) -> Any:
     """One of a few values that can be written down: short texts, whole numbers, truth values, null."""
     if not isinstance(values, list) or not 1 <= len(values) <= MAX_CHOICES:
         raise InexpressibleError(f"it offers no value to choose, or more than {MAX_CHOICES}")
     for value in values:
         if not _is_plain(value):
             raise InexpressibleError("a value to choose is too long, or no plain one")
+        if redacted(str(value), secrets) != str(value):
+            raise InexpressibleError("a value to choose holds a secret")
     return Literal[tuple(values)]
 
 
@@ -224,7 +236,7 @@ def _count(value: object, default: int) -> int:
     return value if isinstance(value, int) and value >= 0 else default
 
 
-def _words(text: object, limit: int) -> str:
-    """A server's words on one line, inert and bounded: they stand in the system message."""
-    plain = inert_markers(clean(text[: 4 * limit])) if isinstance(text, str) else ""
+def _words(text: object, limit: int, secrets: tuple[str, ...]) -> str:
+    """A server's words on one line, inert, bounded and without secrets: they stand in the system message."""
+    plain = redacted(inert_markers(clean(text[: 4 * limit])), secrets) if isinstance(text, str) else ""
     return (plain if len(plain) <= limit else f"{plain[: limit - 1]}\u2026") or _NO_WORDS

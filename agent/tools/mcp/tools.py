@@ -39,13 +39,20 @@ class McpToolsets:
     """The toolsets mcp:NAME of one command. `environment` is what every server's program gets beside its own `env`.
 
     `servers` gives the list when the first server is asked for: a list that nobody needs is not read. `tell` says aloud
-    what of a server cannot be offered.
+    what of a server cannot be offered. `secrets` are taken out of all that a server says, with those of its own entry.
     """
 
-    def __init__(self, servers: Callable[[], ServerFile], environment: Mapping[str, str], tell: Tell) -> None:
+    def __init__(
+        self,
+        servers: Callable[[], ServerFile],
+        environment: Mapping[str, str],
+        tell: Tell,
+        secrets: tuple[str, ...] = (),
+    ) -> None:
         self._servers = servers
         self._environment = environment
         self._tell = tell
+        self._secrets = secrets
         self._lock = threading.Lock()
         self._listed: dict[str, tuple[Declared, ...]] = {}
 
@@ -55,7 +62,7 @@ class McpToolsets:
         Raises:
             UsageError: no such server, no SDK, or a server that does not answer as one.
         """
-        connection = LazyConnection(self._servers(), name, self._environment)
+        connection = LazyConnection(self._servers(), name, self._environment, self._secrets)
         with self._lock:
             if name not in self._listed:
                 self._listed[name] = self._ask(name, connection)
@@ -66,7 +73,7 @@ class McpToolsets:
         if left_out:
             more = len(left_out) - _MAX_LEFT_OUT_TOLD
             told = "; ".join(left_out[:_MAX_LEFT_OUT_TOLD]) + (f"; and {more} more" if more > 0 else "")
-            self._tell(f"mcp:{name}: left out: {told}")
+            self._tell(f"mcp:{name}: left out: {connection.without_secrets(told)}")
         if not offered:
             raise UsageError(f"mcp:{name}: the server offers no tool that can be used")
         return offered
@@ -75,9 +82,12 @@ class McpToolsets:
 class LazyConnection:
     """A connection to a server that is made, and the SDK imported, when it is first needed."""
 
-    def __init__(self, listing: ServerFile, name: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, listing: ServerFile, name: str, environment: Mapping[str, str], secrets: tuple[str, ...]
+    ) -> None:
         self._name = name
         self.server = listing.server(name)
+        self.secrets = (*self.server.secrets(), *secrets)
         self._folder = listing.path.parent
         self._environment = environment
         self._connection: Connection | None = None
@@ -104,8 +114,8 @@ class LazyConnection:
         return self._connection
 
     def without_secrets(self, text: str) -> str:
-        """A text of the server without what only its program was to know."""
-        return redacted(text, self.server.secrets())
+        """A text of the server without what only its program, or nobody, was to know."""
+        return redacted(text, self.secrets)
 
     def close(self) -> None:
         """End it, where there is one."""
@@ -178,7 +188,8 @@ def _offered(name: str, connection: LazyConnection) -> tuple[tuple[Declared, ...
         words = f"; it wrote: {connection.without_secrets(clean(error.complaint))}" if error.complaint else ""
         raise UsageError(f"mcp:{name}: the server failed: {error}{words}") from None
     except RefusedError as error:
-        raise UsageError(f"mcp:{name}: the server does not list its tools: {clean(str(error))[:MAX_ERROR]}") from None
+        told = connection.without_secrets(clean(str(error)))[:MAX_ERROR]
+        raise UsageError(f"mcp:{name}: the server does not list its tools: {told}") from None
     finally:
         connection.close()
     offered: dict[str, Declared] = {}
@@ -186,7 +197,7 @@ def _offered(name: str, connection: LazyConnection) -> tuple[tuple[Declared, ...
     for tool in tools[:MAX_TOOLS]:
         shown = ascii(tool.name[:80])
         try:
-            ours = declared(name, tool.name, tool.description, tool.input_schema)
+            ours = declared(name, tool.name, tool.description, tool.input_schema, connection.secrets)
         except InexpressibleError as error:
             left_out.append(f"{shown} ({error})")
             continue
