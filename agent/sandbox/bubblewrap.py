@@ -24,6 +24,7 @@ from agent.sandbox.watched import Launch, watch
 
 WHERE = f"{PATH}:/usr/local/bin"  # its own programs are looked for
 _TMP = "/tmp"  # noqa: S108 the program's own
+_SHM = "/dev/shm"  # noqa: S108 its own too
 _TMP_BYTES, _SHM_BYTES = 32 * MIB, 16 * MIB
 _NEW_USER = ("--unshare-user", "--disable-userns", "--cap-drop", "ALL")
 # Root: just what setpriv needs to give up the rest.
@@ -79,7 +80,9 @@ class Bubblewrap:
             folders = () if command.workspace is None or command.read_only else (command.workspace,)
             argv = (self._bwrap, "--args", str(handle), "--", *inner)
             environment = {"PATH": PATH}  # readable inside, as /proc/1/environ
-            return watch(Launch(argv, environment, (rules, source, handle), folders, ends_when_told=False), command)
+            in_memory = (_TMP, _SHM) if command.workspace is not None else (_TMP, _SHM, SHOWN_ROOT)
+            kept = (rules, source, handle)
+            return watch(Launch(argv, environment, kept, folders, ends_when_told=False, in_memory=in_memory), command)
 
     def _user_options(self, user: Borrower) -> tuple[str, ...]:
         return _AS_ROOT if user.is_other else _NEW_USER
@@ -111,7 +114,7 @@ def _files(command: Command) -> Iterator[str]:
         yield from ("--ro-bind-try", str(path), str(path))
     yield from ("--proc", "/proc", "--dev", "/dev")
     yield from ("--size", str(_TMP_BYTES), "--perms", "1777", "--tmpfs", _TMP)
-    yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", "/dev/shm")  # noqa: S108 its own too
+    yield from ("--size", str(_SHM_BYTES), "--perms", "1777", "--tmpfs", _SHM)
     for path in command.readable:  # some may stand below those
         for parent in reversed(path.parents[:-1]):
             yield from ("--perms", "0755", "--dir", str(parent))

@@ -1,14 +1,17 @@
-"""What a group of processes and a folder take at this moment, as the kernel tells it; it may change meanwhile."""
+"""What processes and folders take at this moment, as the kernel tells it; it may change meanwhile."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _BLOCK = 512  # what st_blocks counts in
+_SESSION_AT = 3  # in /proc/PID/stat, behind the name
 MAX_ENTRIES = 10_000  # more files than this are as bad as too many bytes
 
 
@@ -30,17 +33,47 @@ def descendants(pid: int) -> Iterator[int]:
         waiting += children(each)
 
 
+def pid_namespace(pid: int) -> str | None:
+    """The name of the namespace of processes that this one is in; None where it is ours, or cannot be known."""
+    with suppress(OSError):
+        name = str(Path(f"/proc/{pid}/ns/pid").readlink())
+        return name if name != str(Path("/proc/self/ns/pid").readlink()) else None
+    return None
+
+
+def members(session: int, namespace: str | None) -> Iterator[int]:
+    """All processes of a namespace, or else of a session, whoever their parents are: some change faster than a tree of
+    processes can be walked."""
+    with suppress(OSError), os.scandir("/proc") as processes:
+        for process in processes:
+            with suppress(OSError):
+                if not process.name.isdigit():
+                    continue
+                if namespace is not None:
+                    belongs = str(Path(process.path, "ns", "pid").readlink()) == namespace
+                else:
+                    belongs = _session(process.path) == session
+                if belongs:
+                    yield int(process.name)
+
+
+def _session(process: str) -> int:
+    behind_name = Path(process, "stat").read_bytes().rpartition(b")")[2]
+    return int(behind_name.split()[_SESSION_AT])
+
+
 def resident_bytes(pid: int) -> int:
     """The memory that this process and all below it hold. What they share is counted once for each."""
     return sum(map(_resident_bytes, descendants(pid)))
 
 
-def holds_over(pid: int, limit: int) -> bool:
-    """Whether this process and all below it hold more bytes of memory than this, what they share counted once.
+def hold_over(processes: Iterable[int], limit: int) -> bool:
+    """Whether these processes hold more bytes of memory than this, what they share counted once.
 
-    That takes time, and is counted only where the quick count is over the limit.
+    That takes time, and is counted only where the quick count is over the limit. One that has gone since counts whole.
     """
-    return resident_bytes(pid) > limit and sum(map(_share_bytes, descendants(pid))) > limit
+    quick = {pid: _resident_bytes(pid) for pid in processes}
+    return sum(quick.values()) > limit and sum(_share_bytes(pid, held) for pid, held in quick.items()) > limit
 
 
 def _resident_bytes(pid: int) -> int:
@@ -49,13 +82,31 @@ def _resident_bytes(pid: int) -> int:
     return 0
 
 
-def _share_bytes(pid: int) -> int:
-    """A process's memory with its share of what it shares; all of that where it has made itself unreadable."""
+def _share_bytes(pid: int, resident: int) -> int:
+    """A process's memory with its share of what it shares; all of that where it cannot be read."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_bytes().splitlines():
             if line.startswith(b"Pss:"):
                 return int(line.split()[1]) * 1024
-    return _resident_bytes(pid)
+    return resident
+
+
+@dataclass(frozen=True)
+class MachineMemory:
+    """Bytes of the whole machine. `available`: what could be had without swapping. `private`: what processes have for
+    themselves; shared memory, and what the kernel holds for them (sockets, pipes, queues), is not in it."""
+
+    available: int = 0
+    private: int = 0
+
+
+def machine_memory() -> MachineMemory:
+    """The machine's memory; zeros where it is not told."""
+    with suppress(OSError, KeyError):
+        lines = (line.split() for line in Path("/proc/meminfo").read_bytes().splitlines())
+        told = {words[0]: int(words[1]) * 1024 for words in lines}
+        return MachineMemory(told[b"MemAvailable:"], told[b"AnonPages:"])
+    return MachineMemory()
 
 
 def tasks_of(uid: int) -> int:
@@ -69,27 +120,89 @@ def tasks_of(uid: int) -> int:
     return count
 
 
-def disk_bytes(folder: Path) -> int | None:
-    """The bytes that the files below a folder take on the disk; None where there are more files than may be.
+@dataclass
+class Files:
+    """What the files below a folder take: bytes of the disk, and how many they are, no further than MAX_ENTRIES + 1.
 
-    What cannot be looked into is not counted: `free_bytes` is there for those who hide files.
+    `is_whole`: every folder in there could be looked into.
     """
-    total = entries = 0
+
+    bytes: int = 0
+    entries: int = 0
+    is_whole: bool = True
+
+
+def files_below(folder: Path) -> Files:
+    """What a folder holds; what cannot be looked into is not counted."""
+    files = Files()
     waiting = [str(folder)]
-    while waiting:
-        with suppress(OSError), os.scandir(waiting.pop()) as found:
-            for entry in found:
-                entries += 1
-                if entries > MAX_ENTRIES:
-                    return None
+    while waiting and files.entries <= MAX_ENTRIES:
+        try:
+            waiting += _count(waiting.pop(), files)
+        except PermissionError:
+            files.is_whole = False
+        except OSError:  # gone since
+            continue
+    return files
+
+
+def _count(folder: str, files: Files) -> list[str]:
+    """Add what is in a folder to the count; its folders are returned."""
+    inner: list[str] = []
+    with os.scandir(folder) as found:
+        for entry in found:
+            files.entries += 1
+            if files.entries > MAX_ENTRIES:
+                break
+            with suppress(OSError):
+                files.bytes += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                if entry.is_dir(follow_symlinks=False):
+                    inner.append(entry.path)
+    return inner
+
+
+def removed_bytes(processes: Iterable[int]) -> int:
+    """What files take on the disk that were removed while these processes have them open."""
+    found: dict[tuple[int, int], int] = {}
+    for pid in processes:
+        with suppress(OSError), os.scandir(f"/proc/{pid}/fd") as handles:
+            for handle in handles:
                 with suppress(OSError):
-                    total += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-    return total
+                    about = handle.stat()
+                    if stat.S_ISREG(about.st_mode) and about.st_nlink == 0:
+                        found[about.st_dev, about.st_ino] = about.st_blocks * _BLOCK
+    return sum(found.values())
 
 
-def free_bytes(folder: Path) -> int:
+@dataclass(frozen=True)
+class Free:
+    """What is left on a disk. A file system that makes room for files as they come says that it has none to count."""
+
+    bytes: int
+    files: int
+
+
+def free(folder: Path) -> Free:
     """What is left on the folder's disk. Raises OSError."""
     about = os.statvfs(folder)
-    return about.f_bavail * about.f_frsize
+    return Free(about.f_bavail * about.f_frsize, about.f_ffree)
+
+
+def entries_in_memory(pid: int, names: Iterable[str]) -> int:
+    """How many files a process has in file systems of its own, by their names in there, that hold them in memory."""
+    count = 0
+    for name in names:
+        with suppress(OSError):
+            shown = f"/proc/{pid}/root{name}"
+            if not _is_ours(name, shown):
+                about = os.statvfs(shown)
+                count += about.f_files - about.f_ffree
+    return count
+
+
+def _is_ours(name: str, shown: str) -> bool:
+    """Whether the process still has our own root, which it changes for its own when it begins."""
+    try:
+        return Path(name).stat().st_dev == Path(shown).stat().st_dev
+    except FileNotFoundError:
+        return not Path(shown).exists()

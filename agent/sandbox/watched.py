@@ -19,13 +19,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from agent.sandbox.base import Command, End, Finished, Limits, SandboxError
+from agent.sandbox.holding import Holding
 from agent.sandbox.sealed import sealed
-from agent.sandbox.usage import children, disk_bytes, free_bytes, holds_over
+from agent.sandbox.usage import children
 
 LOOK_SECONDS = 0.1  # between two looks at what is taken
 GRACE_SECONDS = 2.0  # for what a program has left running when it ended, while that holds its output
 _END_SECONDS = 5.0
-_DISK_SHARE = 0.1  # of the time may go into looking at the disk
 _CHUNK = 65_536
 _MAX_STATUS_BYTES = 16
 
@@ -39,7 +39,8 @@ class Launch:
     process of a namespace, with which the kernel ends all the others.
 
     `environment` is all that it gets of one. `kept` are the descriptors that it is handed beside the standard ones.
-    `folders` are what the program can write in on the disk; their size is watched.
+    `folders` are what the program can write in on the disk, `in_memory`, by their names inside, what of that is held in
+    memory; how much is in them is watched.
     """
 
     argv: tuple[str, ...]
@@ -47,6 +48,7 @@ class Launch:
     kept: tuple[int, ...]
     folders: tuple[Path, ...]
     ends_when_told: bool
+    in_memory: tuple[str, ...] = ()
 
 
 def watch(launch: Launch, command: Command) -> Finished:
@@ -72,7 +74,9 @@ def watch(launch: Launch, command: Command) -> Finished:
         except OSError as error:
             raise SandboxError("no_sandbox", f"{Path(launch.argv[0]).name} cannot be started: {error}") from error
     with process, _Launcher(process, launch.ends_when_told) as launcher:
-        return _Watch(launcher, command.limits, launch.folders).to_the_end()
+        limits = command.limits
+        holding = Holding(process.pid, launch.folders, launch.in_memory, limits.memory, limits.disk)
+        return _Watch(launcher, limits, holding).to_the_end()
 
 
 class _Launcher:
@@ -91,12 +95,14 @@ class _Launcher:
         for handle in self._children:
             os.close(handle)
 
-    def note_children(self) -> None:
-        """Take hold of the first process of the sandbox, as soon as there is one."""
+    def note_children(self) -> int | None:
+        """Take hold of the first process of the sandbox, as soon as there is one. Its number, if that was now."""
         if not self._children and not self._ends_when_told:
             for child in children(self.process.pid):
                 with contextlib.suppress(ProcessLookupError):
                     self._children.append(os.pidfd_open(child))
+                    return child
+        return None
 
     def end(self) -> None:
         """End all that was started. It has ended when this returns."""
@@ -134,14 +140,13 @@ class _Launcher:
 class _Watch:
     launcher: _Launcher
     limits: Limits
-    folders: tuple[Path, ...]
+    holding: Holding
     started: float = field(default_factory=time.monotonic)
     output: bytearray = field(default_factory=bytearray)
     status: bytearray = field(default_factory=bytearray)
 
     def __post_init__(self) -> None:
-        self._next_look = self._next_disk_look = self.started + LOOK_SECONDS
-        self._free_at_first = [free_bytes(folder) for folder in self.folders]
+        self._next_look = self.started + LOOK_SECONDS
 
     def to_the_end(self) -> Finished:
         process = self.launcher.process
@@ -178,7 +183,8 @@ class _Watch:
             for pipe in (status, output):
                 selector.register(pipe, selectors.EVENT_READ)
             while (now := time.monotonic()) < deadline:
-                self.launcher.note_children()
+                if (first := self.launcher.note_children()) is not None:
+                    self.holding.note_first(first)
                 if (broken := self._look(now)) is not None:
                     return broken
                 for key, _ in selector.select(max(0.0, min(deadline, self._next_look) - now)):
@@ -200,22 +206,9 @@ class _Watch:
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_SECONDS
-        if holds_over(self.launcher.process.pid, self.limits.memory):
+        if self.holding.is_over_memory():
             return "memory"
-        if now < self._next_disk_look:
-            return None
-        is_too_much = self._takes_too_much()
-        self._next_disk_look = now + (time.monotonic() - now) / _DISK_SHARE
-        return "disk" if is_too_much else None
-
-    def _takes_too_much(self) -> bool:
-        """Also where files were hidden from the count (opened and removed): half the disk is nobody's to take."""
-        taken = [disk_bytes(folder) for folder in self.folders]
-        if None in taken or sum(filter(None, taken)) > self.limits.disk:
-            return True
-        return any(
-            free_bytes(folder) < first // 2 for folder, first in zip(self.folders, self._free_at_first, strict=True)
-        )
+        return "disk" if self.holding.is_over_disk() else None
 
 
 def _await(process: int, seconds: float) -> None:
