@@ -22,11 +22,14 @@ from agent.sandbox.parsing import parsed
 from agent.sandbox.readable import project_files
 from agent.sandbox.seccomp import Rules, seccomp_filter
 from agent.sandbox.syscalls import ARCHITECTURES
+from agent.sandbox.usage import MAX_ENTRIES
 from tests.support_sandbox import RUNGS, gone, sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 BRIEF = Limits(seconds=1.0)
 ON_LINUX = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux only")
+SMALL = Limits(seconds=20.0, memory=100 * MIB, disk=8 * MIB, file=4 * MIB)
+PRIVATE = "memory = bytearray(120 << 20)"
 EVERY_RUNG = pytest.mark.parametrize("level", RUNGS)
 
 pytestmark = ON_LINUX
@@ -184,7 +187,54 @@ def test_files(level: Asked, tmp_path: Path) -> None:
 def test_many_small_files(level: Asked, tmp_path: Path) -> None:
     code = "n = 0\nwhile True:\n  open(f'f{n}', 'w').close()\n  n += 1"
     assert python(level, code, tmp_path, limits=Limits(seconds=30.0)).ended == "disk"
+    assert 0 < len(list(tmp_path.iterdir())) <= MAX_ENTRIES
     shutil.rmtree(tmp_path)
+
+
+@EVERY_RUNG
+@pytest.mark.parametrize("held", ["memory = mmap.mmap(-1, 120 << 20); memory.write(b'x' * (120 << 20))", PRIVATE])
+def test_memory_that_is_handed_on_before_it_is_seen(level: Asked, held: str) -> None:
+    """Each process lives for a few milliseconds, and is nobody's child soon."""
+    code = f"import mmap, os\n{held}\nwhile True:\n if os.fork(): os._exit(0)"
+    done = python(level, f"import os, time\nif os.fork() == 0:\n exec({code!r})\ntime.sleep(60)", limits=SMALL)
+    assert done.ended == "memory"
+
+
+@EVERY_RUNG
+def test_files_of_a_temporary_folder_are_counted(level: Asked, tmp_path: Path) -> None:
+    code = (
+        "import os\nos.chdir(os.environ['TMPDIR'])\nn = 0\nwhile True:\n os.close(os.open(f'{n}', os.O_CREAT)); n += 1"
+    )
+    assert python(level, code, tmp_path, limits=SMALL).ended == "disk"
+
+
+@EVERY_RUNG
+def test_files_that_are_removed_while_they_are_open_are_counted(level: Asked, tmp_path: Path) -> None:
+    code = (
+        "import os, time\nopened = []\nfor n in range(40):\n f = os.open('x', os.O_CREAT | os.O_RDWR); os.unlink('x')\n"
+        " opened.append(f); os.write(f, b'x' * (3 << 20))\ntime.sleep(60)"
+    )
+    assert python(level, code, tmp_path, limits=SMALL).ended == "disk"
+
+
+@EVERY_RUNG
+def test_after_too_many_bytes_the_newest_files_are_removed(level: Asked, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "kept").write_text("kept", "utf-8")
+    outside = tmp_path.with_name(f"{tmp_path.name}-outside")
+    outside.write_text("outside", "utf-8")
+    code = f"ln -s {outside} a; mkdir -p b/c; for n in $(seq 999); do head -c 3M /dev/zero >b/c/$n; done"
+    assert shell(level, code, tmp_path, limits=SMALL).ended == "disk"
+    files = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) <= SMALL.disk
+    assert (tmp_path / "mine" / "kept").read_text("utf-8") == "kept"
+    assert outside.read_text("utf-8") == "outside"
+
+
+@EVERY_RUNG
+def test_open_files(level: Asked) -> None:
+    assert shell(level, "ulimit -n").output == b"64\n"
+    assert shell(level, "ulimit -n", limits=Limits(address_space=None)).output == b"256\n"
 
 
 @EVERY_RUNG
@@ -397,13 +447,16 @@ def test_an_ordinary_user_s_programs_are_held_too(level: Asked, tmp_path_factory
         )
         subprocess.run(["chmod", "-R", "a+rX", place], check=True)
         program = (
-            "from agent.sandbox.ladder import tried\nfrom agent.sandbox.base import Command\n"
+            "from agent.sandbox.ladder import tried\nfrom agent.sandbox.base import Command, Limits\n"
             "import pathlib, tempfile\n"
             f"rung = tried({level!r})[0]\nprint(rung.why or 'held')\n"
             "with tempfile.TemporaryDirectory() as work:\n"
             "  code = 'touch s; chmod 4755 s; mkdir a; chmod 0 a; ls'\n"
             "  done = rung.sandbox.run(Command(('/bin/sh', '-c', code), pathlib.Path(work)))\n"
             "  print(done.code, done.output, [oct(p.stat().st_mode) for p in sorted(pathlib.Path(work).iterdir())])\n"
+            "  code = 'mkdir d; cd d; for n in 1 2 3; do head -c 40M /dev/zero >$n; done; chmod 0300 .; sleep 9'\n"
+            "  limits = Limits(seconds=9.0, disk=8 << 20)\n"
+            "  print(rung.sandbox.run(Command(('/bin/sh', '-c', code), pathlib.Path(work), limits=limits)).ended)\n"
         )
         done = subprocess.run(
             [system, "-c", program],
@@ -421,8 +474,8 @@ def test_an_ordinary_user_s_programs_are_held_too(level: Asked, tmp_path_factory
     if "namespace" in done.stdout.partition("\n")[0]:
         pytest.skip(f"users may make no namespaces here: {done.stdout}")
     assert done.stderr == ""
-    held, ran = done.stdout.splitlines()
-    assert held == "held"
+    held, ran, hidden = done.stdout.splitlines()
+    assert (held, hidden) == ("held", "disk")
     mode = "0o100755" if level == "bubblewrap" else "0o100644"  # landlock: told that it was done, and not done
     assert ran == f"0 b'a\\ns\\n' ['{'0o40700' if level == 'bubblewrap' else '0o40755'}', '{mode}']"
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from agent.sandbox.base import MIB, SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
+from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
@@ -82,7 +83,9 @@ class Bubblewrap:
             environment = {"PATH": PATH}  # readable inside, as /proc/1/environ
             in_memory = (_TMP, _SHM) if command.workspace is not None else (_TMP, _SHM, SHOWN_ROOT)
             kept = (rules, source, handle)
-            return watch(Launch(argv, environment, kept, folders, ends_when_told=False, in_memory=in_memory), command)
+            launch = Launch(argv, environment, kept, folders, ends_when_told=False, in_memory=in_memory)
+            done = watch(launch, command)
+        return pruned(done, command)
 
     def _user_options(self, user: Borrower) -> tuple[str, ...]:
         return _AS_ROOT if user.is_other else _NEW_USER

@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.sandbox.base import Command, Finished, Level
 from agent.sandbox.landlock import folders, launched
 from agent.sandbox.lending import harness_user
+from agent.sandbox.pruning import pruned
 
 
 class External:
@@ -23,4 +24,5 @@ class External:
         """See `Sandbox.run`."""
         user = harness_user()
         with folders(command, user) as work:
-            return launched(command, {"landlocked": False, "user": None}, user, work)
+            done = launched(command, {"landlocked": False, "user": None}, user, work)
+        return pruned(done, command)

@@ -24,6 +24,7 @@ from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Leve
 from agent.sandbox.leftovers import prefix
 from agent.sandbox.lending import Borrower, borrower, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
+from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES, base_python
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
@@ -80,7 +81,8 @@ class Landlock:
                 "writable": [str(path) for path in writable],
                 "devices": _DEVICES,
             }
-            return launched(command, plan, user, work)
+            done = launched(command, plan, user, work)
+        return pruned(done, command)
 
 
 @dataclass(frozen=True)

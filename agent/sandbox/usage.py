@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_BLOCK = 512  # what st_blocks counts in
+BLOCK = 512  # what st_blocks counts in
 _SESSION_AT = 3  # in /proc/PID/stat, behind the name
 MAX_ENTRIES = 10_000  # more files than this are as bad as too many bytes
 
@@ -155,7 +155,7 @@ def _count(folder: str, files: Files) -> list[str]:
             if files.entries > MAX_ENTRIES:
                 break
             with suppress(OSError):
-                files.bytes += entry.stat(follow_symlinks=False).st_blocks * _BLOCK
+                files.bytes += entry.stat(follow_symlinks=False).st_blocks * BLOCK
                 if entry.is_dir(follow_symlinks=False):
                     inner.append(entry.path)
     return inner
@@ -170,7 +170,7 @@ def removed_bytes(processes: Iterable[int]) -> int:
                 with suppress(OSError):
                     about = handle.stat()
                     if stat.S_ISREG(about.st_mode) and about.st_nlink == 0:
-                        found[about.st_dev, about.st_ino] = about.st_blocks * _BLOCK
+                        found[about.st_dev, about.st_ino] = about.st_blocks * BLOCK
     return sum(found.values())
 
 
