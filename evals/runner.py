@@ -27,6 +27,7 @@ from agent.state import AgentState, CallError, ModelInfo, Verdict, WorkspaceReco
 from agent.strategies.registry import make_strategy
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.registry import AnyTool, ToolRegistry, toolset
+from agent.tools.workspace import workspace_of
 from evals.asserts import judge
 from evals.code_version import code_version
 from evals.plan import Plan
@@ -101,9 +102,9 @@ class Runner:
             try:
                 finished = self._run_in(workspace, backend, plan, reporter, follow_ups)
             except RunCrashedError as crash:
-                self._keep_files(workspace, crash.finished)
+                self._keep_files(workspace, crash.finished, reporter)
                 raise
-            return replace(finished, kept=self._keep_files(workspace, finished))
+            return replace(finished, kept=self._keep_files(workspace, finished, reporter))
 
     def _run_in(
         self, workspace: Path, backend: Backend, plan: Plan, reporter: Reporter, turns: Iterator[str]
@@ -141,7 +142,7 @@ class Runner:
             actions = Actions(tools, reporter, Policy(state.approve), self.approver)
             try:
                 follow_ups = (redacted(turn, self.secrets) for turn in turns)
-                _drive(Run(state, llm, actions, strategy, reporter, follow_ups), plan, workspace, context.written)
+                _drive(Run(state, llm, actions, strategy, reporter, follow_ups), plan, context)
             finally:
                 state.sandbox = isolation.level
         except ShoestringError as error:  # a full disk, or what a person set up for a tool (a corpus) cannot be used
@@ -224,13 +225,13 @@ class Runner:
         self.store.run_finished(state)
         return Finished(plan, state, trace)
 
-    def _keep_files(self, workspace: Path, finished: Finished) -> Path | None:
+    def _keep_files(self, workspace: Path, finished: Finished, reporter: Reporter) -> Path | None:
         """A copy of the files of a run's own folder, where the run failed or all are kept; where it stands."""
         verdict = finished.state.verdict
         failed = finished.state.status != "completed" or (verdict is not None and verdict.outcome != "pass")
         if finished.plan.folder is not None or not (failed or self.keep_workspaces):
             return None
-        return keep_workspace(workspace, finished.trace)
+        return keep_workspace(workspace, finished.trace, self.secrets, reporter.notice)
 
     def _new_state(
         self, plan: Plan, model: ModelInfo, tools: ToolRegistry, system_prompts: Sequence[str]
@@ -262,18 +263,19 @@ class Runner:
         )
 
 
-def _drive(run: Run, plan: Plan, workspace: Path, written: Sequence[str]) -> None:
-    """The run, and what it found and left in its workspace, however it ends; of a person's only what was `written`.
+def _drive(run: Run, plan: Plan, context: ToolContext) -> None:
+    """The run, and what it found and left in its workspace, however it ends; of a person's only what was written.
 
     No tool holds anything open after it.
     """
     folder = None if plan.folder is None else str(plan.folder)
-    before = [] if folder else listed(workspace)
+    workspace, secrets = workspace_of(context), context.secrets
+    before = [] if folder else listed(workspace, secrets)
     try:
         with closing(run.actions.tools):
             run_task(run)
     finally:
-        after = listed_at(workspace, written) if folder else listed(workspace)
+        after = listed_at(workspace, context.written, secrets) if folder else listed(workspace, secrets)
         if folder or before or after:
             run.state.workspace = WorkspaceRecord(folder=folder, before=before, after=after)
 

@@ -10,17 +10,18 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
 
 from agent.errors import StoreError
+from agent.redaction import redacted
 from agent.sandbox.leftovers import prefix
 from agent.state import WorkspaceFile
 from agent.tools.base import ToolContext, ToolError
 from agent.tools.folder_walk import MAX_COUNTED, Entry, entries
-from agent.tools.workspace import MAX_DEPTH, file_in, opened_folder, parts_of, read_bytes
+from agent.tools.workspace import MAX_DEPTH, file_in, is_acted_upon, opened_folder, parts_of, read_bytes
 from evals.disk import disk_errors
 
 MAX_FILES = 200  # that a record lists
@@ -89,30 +90,32 @@ def workspace_for(files: Mapping[str, str], folder: Path | None) -> Iterator[Pat
 # -- its record -------------------------------------------------------------------------------------------------------
 
 
-def listed(root: Path) -> list[WorkspaceFile]:
-    """The ordinary files below a folder by path, as many as a record holds."""
+def listed(root: Path, secrets: tuple[str, ...] = ()) -> list[WorkspaceFile]:
+    """The ordinary files below a folder by path, as many as a record holds. One that holds a secret has no text."""
     with _opened(root) as folder, closing(_files_below(folder)) as found:
-        return _record(_recorded(entry.folder, entry.parts) for entry in found)
+        return _record(_recorded(entry.folder, entry.parts, secrets) for entry in found)
 
 
-def listed_at(root: Path, paths: Iterable[str]) -> list[WorkspaceFile]:
-    """The ordinary files that stand at these paths below a folder, and nothing else that is in it."""
-    return _record(_at(root, path) for path in dict.fromkeys(paths))
+def listed_at(root: Path, paths: Iterable[str], secrets: tuple[str, ...] = ()) -> list[WorkspaceFile]:
+    """The ordinary files that stand at these paths below a folder, as `listed`, and nothing else that is in it."""
+    return _record(_at(root, path, secrets) for path in dict.fromkeys(paths))
 
 
-def _at(root: Path, path: str) -> WorkspaceFile | None:
+def _at(root: Path, path: str, secrets: tuple[str, ...]) -> WorkspaceFile | None:
     with suppress(ToolError):  # deleted or moved since
         parts = parts_of(path, root)
         with opened_folder(ToolContext(workspace=root), parts[:-1]) as folder:
-            return _recorded(folder, parts)
+            return _recorded(folder, parts, secrets)
     return None
 
 
-def _recorded(folder: int, parts: tuple[str, ...]) -> WorkspaceFile | None:
+def _recorded(folder: int, parts: tuple[str, ...], secrets: tuple[str, ...]) -> WorkspaceFile | None:
     data = _bytes_of(folder, parts[-1], MAX_READ_BYTES)
     if data is None:
         return None
     text = _text(data) if len(data) <= MAX_TEXT_BYTES else None
+    if text is not None and redacted(text, secrets) != text:  # without it the text would not be the one of its hash
+        text = None
     return WorkspaceFile(path="/".join(parts), size=len(data), sha256=hashlib.sha256(data).hexdigest(), text=text)
 
 
@@ -138,25 +141,40 @@ def _text(data: bytes) -> str | None:
 # -- what is kept of it -----------------------------------------------------------------------------------------------
 
 
-def keep_workspace(root: Path, trace: Path) -> Path | None:
+def keep_workspace(
+    root: Path, trace: Path, secrets: tuple[str, ...] = (), tell: Callable[[str], None] = lambda _said: None
+) -> Path | None:
     """Copy the files of a workspace to a folder beside the run's trace, and say where; None where there are none.
 
-    Links and whatever else is no ordinary file stay out: nothing that is opened there later leads anywhere else.
+    Links and whatever else is no ordinary file stay out: nothing that is opened there later leads anywhere else. So do
+    files that hold a secret, and those of names that a person's programs obey (.git, Makefile); `tell` hears of these.
 
     Raises:
         StoreError: the disk does not take them.
     """
-    target, room = trace.parent / KEPT / trace.stem, MAX_KEPT_BYTES
+    target, room, left_out = trace.parent / KEPT / trace.stem, MAX_KEPT_BYTES, 0
     with disk_errors(target), _opened(root) as folder, closing(_files_below(folder)) as found:
         if target.exists():
             shutil.rmtree(target)
         for entry in found:
             data = _bytes_of(entry.folder, entry.found.name, min(room, MAX_READ_BYTES))
-            if data is not None:
-                (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
-                (target / entry.path).write_bytes(data)
-                room -= len(data)
+            if data is None:
+                continue
+            if any(map(is_acted_upon, entry.parts)) or _holds(entry.path, data, secrets):
+                left_out += 1
+                continue
+            (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
+            (target / entry.path).write_bytes(data)
+            room -= len(data)
+    if left_out:
+        tell(f"not kept of its workspace: {left_out} files that hold a secret or that other programs would act upon")
     return target if target.exists() else None
+
+
+def _holds(path: str, data: bytes, secrets: tuple[str, ...]) -> bool:
+    """Whether a secret stands in a file or in its name."""
+    text = f"{path}\n{data.decode('utf-8', 'replace')}"
+    return redacted(text, secrets) != text
 
 
 # -- what both read ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from evals.store import TraceStore
 from evals.verify import verify
 from evals.workspaces import MAX_TEXT_BYTES, checked_name, fresh_workspace, keep_workspace, listed, listed_at
 from tests.support_cli import Desk, Outcome, answer
+from tests.support_sandbox import isolation
 
 
 def test_it_holds_the_cases_files_and_is_gone_afterwards() -> None:
@@ -82,6 +84,40 @@ def test_files_are_kept_beside_the_trace_and_nothing_that_leads_elsewhere(tmp_pa
     assert sorted(str(path.relative_to(kept)) for path in kept.rglob("*")) == ["a", "a/b.txt", "c"]
     with fresh_workspace({}) as root:
         assert keep_workspace(root, tmp_path / "run-2.json") is None
+
+
+def test_no_secret_and_nothing_that_programs_obey_is_kept(tmp_path: Path) -> None:
+    secrets, told = ("ghp_of-the-person",), list[str]()
+    bad = {".git/config": "fsmonitor", "sub/.GIT": "gitdir: x", "bare/HEAD": "ref: refs/heads/m", ".env": "A=1"}
+    bad |= {"sub/.vscode/tasks.json": "{}", "key.txt": "x ghp_of-the-person", "b64": "Z2hwX29mLXRoZS1wZXJzb24="}
+    with fresh_workspace({**bad, "bare/config": "x", "notes.md": "fine"}) as root:
+        (root / "data.bin").write_bytes(b"\xff\xfeghp_of-the-person")
+        kept = keep_workspace(root, tmp_path / "run-1.json", secrets, told.append)
+    assert kept is not None
+    files = sorted(str(path.relative_to(kept)) for path in kept.rglob("*") if path.is_file())
+    assert files == ["bare/config", "notes.md"]
+    assert told == ["not kept of its workspace: 8 files that hold a secret or that other programs would act upon"]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux only")
+def test_a_file_that_holds_a_secret_leaves_the_trace_true(tmp_path: Path) -> None:
+    isolation("bubblewrap")
+    desk = Desk(tmp_path)
+    (tmp_path / ".env").write_text("GITHUB_TOKEN=ghp_othertoken0002\n")
+    program = {"code": "open('a.txt', 'w').write('ghp_' + 'othertoken0002'); print('written')"}
+    replies = [*calls(("execute_code", program), WRITE), {"content": answer("Done.")}]
+    done, state = task(desk, replies, "--toolset", "core,fs", "--keep-workspaces")
+    assert (done.code, state.steps[0].results[0].data) == (0, "written")
+    assert state.workspace is not None
+    assert [(file.path, file.size, file.text) for file in state.workspace.after] == [
+        ("a.txt", 18, None),
+        ("notes.txt", 4, "mine"),
+    ]
+    assert "not kept of its workspace: 1 files" in done.out
+    assert desk.inside("verify", "traces").code == 0
+    whole = b"".join(path.read_bytes() for path in (tmp_path / "traces").rglob("*") if path.is_file())
+    assert b"ghp_othertoken0002" not in whole
+    assert b"mine" in whole
 
 
 def calls(*actions: tuple[str, dict[str, Any]]) -> list[dict[str, Any]]:

@@ -124,6 +124,12 @@ def is_private(name: str, context: ToolContext) -> bool:
     return _is_like(name, private_names(context))
 
 
+def is_acted_upon(name: str) -> bool:
+    """Whether a person's programs keep secrets under this name, or run or obey what stands there; for whoever copies
+    out of a workspace. HEAD is what makes a folder a repository to git, whatever the folder is called."""
+    return _is_like(name, (*_PRIVATE, *_PERSONS_PRIVATE, *_RUN_LATER, "head"))
+
+
 def _is_like(name: str, patterns: tuple[str, ...]) -> bool:
     folded = name.casefold()
     return any(fnmatchcase(folded, pattern) for pattern in patterns)
