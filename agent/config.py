@@ -20,7 +20,16 @@ from agent.state import Sampling
 BackendName = Literal["auto", "ollama", "openai", "embedded", "scripted"]
 MICRO = 1_000_000
 SECRET_WORDS = ("KEY", "TOKEN", "SECRET", "PASSWORD")  # in the name of a variable
-MIN_OTHERS_SECRET_CHARS = 8  # a shorter value of such a name is a switch or a number
+MIN_KEY_CHARS = 8  # a shorter value of a KEY or TOKEN is a switch or a number
+MIN_PASSWORD_CHARS = 4  # people choose short ones; still shorter ones would take ordinary words apart
+_CHOSEN_BY_PEOPLE = ("SECRET", "PASSWORD")
+# What such a name may be set to without being one, or is no secret to anybody. Taken out, they would tear texts apart.
+_COMMON_WORDS = frozenset(
+    (
+        *("true", "false", "none", "null", "auto", "default", "enabled", "disabled", "required", "optional", "always"),
+        *("never", "prompt", "file", "keyring", "test", "example", "secret", "password", "changeme", "admin", "root"),
+    )
+)
 EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 # What a program needs to be found, to find its files, and to speak the person's language.
@@ -174,8 +183,14 @@ def _others_secrets(path: Path) -> tuple[str, ...]:
     known = {name.upper() for name in Settings.model_fields}
     in_file = dotenv_values(path) if path.is_file() else {}
     named = [item for item in (*os.environ.items(), *in_file.items()) if item[0].upper() not in known]
-    secret = [value for name, value in named if value and any(word in name.upper() for word in SECRET_WORDS)]
-    return tuple(value for value in secret if len(value) >= MIN_OTHERS_SECRET_CHARS)
+    return tuple(value for name, value in named if value and _is_others_secret(name.upper(), value))
+
+
+def _is_others_secret(name: str, value: str) -> bool:
+    """Whether a variable of another program holds a secret, by its name and by the look of its value."""
+    least = MIN_PASSWORD_CHARS if any(word in name for word in _CHOSEN_BY_PEOPLE) else MIN_KEY_CHARS
+    is_named_so = any(word in name for word in SECRET_WORDS)
+    return is_named_so and len(value) >= least and value.casefold() not in _COMMON_WORDS
 
 
 def _one_line(error: ValidationError) -> str:

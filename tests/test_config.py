@@ -79,6 +79,30 @@ def test_a_key_never_stands_in_an_error_or_a_repr() -> None:
     assert "very-secret" not in repr(settings)
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "is_secret"),
+    [
+        ("DB_PASSWORD", "hunt", True),
+        ("DB_PASSWORD", "hun", False),
+        ("session_secret", "tea4", True),
+        ("GITHUB_TOKEN", "abcdefgh", True),
+        ("GITHUB_TOKEN", "abcdefg", False),
+        ("SORT_KEY", "by-name", False),
+        ("SORT_KEY_PASSWORD", "by-name", True),
+        ("USE_PASSWORD", "True", False),
+        ("DB_PASSWORD", "password", False),
+        ("USER_NAME", "margarethe", False),
+        ("DB_PASSWORD", "llama3.2:3b", False),  # the model's name, which is said aloud anyway
+    ],
+)
+def test_secrets_of_other_programs_are_known_by_their_names(
+    tmp_path: Path, name: str, value: str, *, is_secret: bool
+) -> None:
+    env = tmp_path / ".env"
+    env.write_text(f"{name}={value}\n")
+    assert (value in load_settings(env).secret_values()) == is_secret
+
+
 def test_amounts_are_exact() -> None:
     assert microusd("0.20") == 200_000
     assert microusd("0.000001") == 1
