@@ -7,6 +7,7 @@ import os
 import select
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -35,7 +36,7 @@ def hostile(*arguments: str, timeout: float = 20) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(SERVERS / "hostile.py"), *arguments], "timeout": timeout}
 
 
-CRASHES = ("exit", "garbage", "binary", "huge", "form", "error", "flood", "stubborn")
+CRASHES = ("exit", "garbage", "binary", "huge", "form", "error", "flood", "stubborn", "pings", "notices", "daemon")
 
 
 class Offered:
@@ -83,8 +84,7 @@ def call(tools: ToolRegistry, name: str, **arguments: Any) -> ToolResult:
 
 def held() -> tuple[int, int]:
     """How many files and threads this process holds."""
-    own = Path("/proc/self")
-    return len(list((own / "fd").iterdir())), len(list((own / "task").iterdir()))
+    return len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
 
 
 def is_alive(process: int) -> bool:
@@ -242,6 +242,8 @@ def endless_server() -> Iterator[str]:
         ("binary", "it wrote a line that is no message of the protocol"),
         ("huge", "it wrote a line longer than 4,194,304 bytes"),
         ("form", "its answer is not of the protocol's form"),
+        ("pings", "it wrote more than 1,000 messages or 16,777,216 bytes in one exchange"),
+        ("notices", "it wrote more than 1,000 messages or 16,777,216 bytes in one exchange"),
     ],
 )
 def test_a_server_that_crashes_ends_the_call_and_not_the_run(usual: Offered, what: str, told: str) -> None:
@@ -271,6 +273,20 @@ def test_a_stubborn_server_and_its_child_are_gone_after_the_run(usual: Offered) 
     for handle in handles:
         assert select.select([handle], [], [], 10)[0] == [handle]  # and have ended
         os.close(handle)
+
+
+def test_a_child_in_a_session_of_its_own_is_gone_after_the_run(usual: Offered) -> None:
+    with closing(usual.registry("daemon")) as tools:
+        handle = os.pidfd_open(int(call(tools, "mcp_daemon_crash").data))
+        assert select.select([handle], [], [], 0)[0] == []  # it runs
+    assert select.select([handle], [], [], 10)[0] == [handle]
+    os.close(handle)
+
+
+def test_what_a_server_may_write_is_counted_anew_for_each_call(usual: Offered) -> None:
+    with closing(usual.registry("flood")) as tools:
+        for _ in range(20):  # a million bytes each, and more than one exchange may bring together
+            assert call(tools, "mcp_flood_crash").success
 
 
 def test_a_refused_call_is_the_servers_word_inert_and_short(usual: Offered) -> None:

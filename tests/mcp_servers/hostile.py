@@ -1,7 +1,8 @@
 """A server that a test starts without the SDK: it agrees on a version, lists its tools, and then misbehaves.
 
-The first argument is what it does at a call: exit, hang, garbage, huge, stubborn, binary, error, form, flood. With
-`mute` it never says a word; with `schemas` it lists the tools in the file that the second argument names.
+The first argument is what it does at a call: exit, hang, garbage, huge, stubborn, binary, error, form, flood,
+pings, notices, daemon. With `mute` it never says a word; with `schemas` it lists the tools in the file that the second
+argument names.
 """
 
 from __future__ import annotations
@@ -53,8 +54,24 @@ def misbehave(number: object) -> None:
         say({"id": number, "error": {"code": -32602, "message": "no such thing \x1b[2J" + "y" * 5000}})
     elif DO == "form":
         say({"id": number, "result": {"content": "no list"}})
-    elif DO == "flood":
+    else:
+        exceed(number)
+
+
+def exceed(number: object) -> None:
+    if DO == "flood":
         say({"id": number, "result": give("z" * 1_000_000)})
+    elif DO == "daemon":  # its child puts itself in a session of its own
+        child = subprocess.Popen(
+            [sys.executable, "-c", "import time; time.sleep(600)"], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        say({"id": number, "result": give(str(child.pid))})
+    elif DO == "pings":
+        while True:
+            say({"id": "s", "method": "ping"})
+    elif DO == "notices":
+        while True:
+            say({"method": "notifications/message", "params": {"level": "info", "data": "x" * 1_000_000}})
 
 
 def answer(request: dict[str, Any]) -> None:

@@ -118,6 +118,7 @@ class Connection:
         """One exchange. Whatever goes wrong but the server's refusal ends the connection."""
         with self._lock:
             connection = self._open or self._connect()
+            connection.heard.new_exchange()
             future: Future[T] = connection.portal.start_task_soon(ask, connection.client)
             try:
                 return future.result(self._seconds)

@@ -25,8 +25,13 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from agent.sandbox.leftovers import prefix
+from agent.tools.mcp.descendants import held_below, kill
 
 MAX_LINE_BYTES = 4 << 20  # a picture in base64 is long, and is named to the model rather than shown
+# What a server may write from the beginning of one exchange to that of the next: requests and notifications of its own
+# cost us memory each, whether or not anybody waits for them.
+MAX_MESSAGES = 1_000
+MAX_BYTES = 16 << 20
 ENDED = "it ended"
 MAX_COMPLAINT = 500  # characters of what a server wrote to stderr last
 _READ_BYTES = 65_536
@@ -50,10 +55,17 @@ class Program:
 
 @dataclass
 class Heard:
-    """What is known of a program beside its messages: why it can be spoken to no more, and its last words on stderr."""
+    """What is known of a program beside its messages: why it can be spoken to no more, how much it has written since
+    the exchange began, and its last words on stderr."""
 
     fault: str | None = None
+    messages: int = 0
+    size: int = 0
     complaint: bytearray = field(default_factory=bytearray, repr=False)
+
+    def new_exchange(self) -> None:
+        """Count what it writes from the beginning again."""
+        self.messages = self.size = 0
 
     def last_words(self) -> str:
         """The end of what it wrote to stderr; the text is the server's and hostile."""
@@ -92,7 +104,7 @@ async def spoken_over(reading: int, writing: int, heard: Heard) -> AsyncIterator
     to_session, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_client, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with to_session, from_client, to_client, from_session, anyio.create_task_group() as tasks:
-        tasks.start_soon(_pump_messages, reading, to_session, heard)
+        tasks.start_soon(_pump_messages, reading, to_session, heard, False)
         tasks.start_soon(_pump_requests, writing, from_session, heard)
         yield from_client, to_client
         tasks.cancel_scope.cancel()
@@ -123,22 +135,27 @@ def _number(pipe: IO[bytes] | None) -> int:
 def _start_pumps(
     tasks: TaskGroup, process: subprocess.Popen[bytes], heard: Heard, to_session: ToSession, from_session: FromSession
 ) -> None:
-    tasks.start_soon(_pump_messages, _number(process.stdout), to_session, heard)
+    tasks.start_soon(_pump_messages, _number(process.stdout), to_session, heard, True)
     tasks.start_soon(_pump_complaints, _number(process.stderr), heard)
     tasks.start_soon(_pump_requests, _number(process.stdin), from_session, heard)
 
 
-async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard) -> None:
-    """Each line as a message. Whatever is none ends it: the session sees the end and fails what is under way."""
+async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard, is_bounded: bool) -> None:
+    """Each line as a message. Whatever is none ends it: the session sees the end and fails what is under way.
+
+    `is_bounded`: so does more than one exchange may bring.
+    """
     line = bytearray()
     async with to_session:
         while chunk := await _read(pipe):
+            heard.size += len(chunk)
             *whole, rest = chunk.split(b"\n")
             for piece in whole:
                 line += piece
                 if line.strip():
                     message = _message(bytes(line), heard)
-                    if message is None:
+                    heard.messages += 1
+                    if message is None or (is_bounded and _is_flood(heard)):
                         return
                     await to_session.send(message)
                 line.clear()
@@ -147,6 +164,13 @@ async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard) -> None
                 heard.fault = f"it wrote a line longer than {MAX_LINE_BYTES:,} bytes"
                 return
         heard.fault = ENDED
+
+
+def _is_flood(heard: Heard) -> bool:
+    if heard.messages <= MAX_MESSAGES and heard.size <= MAX_BYTES:
+        return False
+    heard.fault = f"it wrote more than {MAX_MESSAGES:,} messages or {MAX_BYTES:,} bytes in one exchange"
+    return True
 
 
 def _message(line: bytes, heard: Heard) -> SessionMessage | None:
@@ -189,13 +213,16 @@ async def _read(pipe: int) -> bytes:
 
 
 async def _end(process: subprocess.Popen[bytes]) -> None:
-    """Close its input and let it go; ask it to; kill what is left of its group."""
+    """Close its input and let it go; ask it to; kill what is left of its group and of the processes below it."""
+    below = held_below(process.pid)
     if process.stdin:
         process.stdin.close()
     if not await _has_left(process):
+        below += held_below(process.pid)
         _signal_group(process, signal.SIGTERM)
         await _has_left(process)
     _signal_group(process, signal.SIGKILL)
+    kill(below)
     process.wait()
 
 
