@@ -346,6 +346,49 @@ def test_nothing_is_saved_of_a_download(surfer: Surfer, tmp_path: Path) -> None:
     assert "A page" in surfer.act("click", selector="#no").data  # the twin
 
 
+def test_a_file_that_comes_late_is_not_told_of_a_later_action(surfer: Surfer) -> None:
+    """The field's first letter lets the server send what the click had asked for."""
+    released = threading.Event()
+
+    def slow() -> tuple[int, dict[str, str], bytes]:
+        released.wait(10)
+        return 200, {"Content-Disposition": "attachment; filename=late.bin"}, b"late"
+
+    def release() -> tuple[int, dict[str, str], bytes]:
+        released.set()
+        return html("")
+
+    surfer.site.routes["/slow"], surfer.site.routes["/release"] = slow, release
+    surfer.site.routes["/"] = html(
+        "<button id=dl onclick=\"document.getElementById('f').src = '/slow'\">Save</button><iframe id=f></iframe>"
+        "<input id=in oninput=\"fetch('/release')\">"
+    )
+    surfer.open("/")
+    result = surfer.act("click", selector="#dl")
+    assert result.success, result
+    assert "Nothing was saved." not in result.data
+    for _ in range(3):  # whenever it comes
+        result = surfer.act("type", selector="#in", text="x")
+        assert result.success, result
+        assert "Nothing was saved." not in result.data
+    assert "Nothing was saved." in surfer.act("click", selector="#dl").data  # the twin: now it comes at once
+
+
+def test_a_file_that_comes_late_does_not_say_why_another_page_was_refused(surfer: Surfer) -> None:
+    released = threading.Event()
+
+    def slow() -> tuple[int, dict[str, str], bytes]:
+        released.wait(10)
+        return 200, {"Content-Disposition": "attachment; filename=late.bin"}, b"late"
+
+    surfer.site.routes["/slow"] = slow
+    surfer.site.routes["/"] = html("<a id=dl href=/slow download>Save</a>")
+    surfer.open("/")
+    assert surfer.act("click", selector="#dl").success
+    released.set()
+    assert surfer.act("open", url=surfer.url("/", "127.0.0.1")).error_type == "blocked_address"
+
+
 @pytest.mark.parametrize(
     ("action", "arguments"), [("open", {}), ("click", {}), ("type", {"selector": "#a"}), ("type", {"text": "a"})]
 )
@@ -458,6 +501,27 @@ def test_a_page_that_takes_all_the_memory_ends_with_the_browser(
     surfer = Surfer(served, tmp_path)
     assert surfer.open("/").success
     assert surfer.open("/greedy").error_type == "memory"
+    assert surfer.open("/").success
+    surfer.tools.close()
+
+
+@pytest.mark.parametrize(("action", "error_type"), [("open", None), ("read", "memory")])
+def test_a_browser_that_was_ended_between_two_calls_is_no_fault_of_opening_another_page(
+    tmp_path: Path, served: Site, monkeypatch: pytest.MonkeyPatch, action: str, error_type: str | None
+) -> None:
+    before = profiles()
+    served.routes["/"] = html("<p>Well</p>")
+    surfer = Surfer(served, tmp_path)
+    assert surfer.open("/").success
+    pid, _ = browser_of(before)
+    monkeypatch.setattr("agent.tools.browser_process.MAX_RESIDENT_BYTES", 1 << 20)  # nobody asks for anything now
+    deadline = time.monotonic() + 10
+    while Path(f"/proc/{pid}").exists():
+        assert time.monotonic() < deadline, "it was not ended"
+        time.sleep(0.02)
+    monkeypatch.undo()
+    arguments = {"url": surfer.url("/")} if action == "open" else {}
+    assert surfer.act(action, **arguments).error_type == error_type
     assert surfer.open("/").success
     surfer.tools.close()
 

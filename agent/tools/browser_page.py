@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import re
 import time
+from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.egress.faults import FetchError
 from agent.egress.proxy import PinningProxy
-from agent.egress.target import read_url
+from agent.egress.target import MAX_URL_CHARS, read_url
 from agent.tools.base import ToolError
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ ELEMENT_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
 LOAD_SECONDS = 5.0  # for pictures and scripts, once the text is there
 SETTLE_SECONDS = 0.3  # in which what a script starts at once begins
+_MAX_ASKED = 200  # addresses of an action, and of those before it, that are remembered
+_DOWNLOAD = "Download is starting"  # how Playwright says what became of a navigation
 _VIEW = {"width": 1024, "height": 768}
 
 _READ = f"""(selector => {{
@@ -85,18 +88,17 @@ class Seen(BaseModel):
 
 
 class BrowserPage:
-    """A page of a Chromium that takes orders at `endpoint` and reaches the network only through the proxy.
-
-    `took_download` is whether the latest action met a file to be saved, which was not.
-    """
+    """A page of a Chromium that takes orders at `endpoint` and reaches the network only through the proxy."""
 
     def __init__(self, endpoint: str, proxy: PinningProxy) -> None:
         from playwright.sync_api import sync_playwright  # noqa: PLC0415 heavy, and an extra
 
         self._proxy = proxy
-        self.took_download = False
         self._has_crashed = False
         self._asked_url: str | None = None
+        self._asked = deque[str](maxlen=_MAX_ASKED)
+        self._asked_before = deque[str](maxlen=_MAX_ASKED)
+        self._downloads = deque[str](maxlen=_MAX_ASKED)
         self._playwright: Playwright = sync_playwright().start()
         try:
             self._browser: Browser = self._playwright.chromium.connect_over_cdp(endpoint)
@@ -120,6 +122,11 @@ class BrowserPage:
     def is_lost(self) -> bool:
         """Whether the page, or the browser with it, is gone for good."""
         return self._has_crashed or not self._browser.is_connected()
+
+    @property
+    def took_download(self) -> bool:
+        """Whether the latest action met a file to be saved, which was not."""
+        return bool(self._downloads)
 
     def answers(self) -> bool:
         """Whether the page does anything at all."""
@@ -149,7 +156,7 @@ class BrowserPage:
             target = read_url(url)
         except FetchError as error:
             raise ToolError(error.error_type, str(error)) from None
-        self._forget()
+        self._begin()
         try:
             self._page.goto(str(target), wait_until="domcontentloaded")
         except LateError:
@@ -161,13 +168,13 @@ class BrowserPage:
 
     def back(self) -> None:
         """Go back to the page before this one."""
-        self._forget()
+        self._begin()
         self._page.go_back(wait_until="domcontentloaded")
         self._settle()
 
     def click(self, selector: str) -> None:
         """Press an element. A link that opens a window is followed in this page."""
-        self._forget()
+        self._begin()
         self._found(selector, to_type=False).click(timeout=ELEMENT_SECONDS * 1000)
         self._settle()
         windows = [page.url for page in self._context.pages if page != self._page]
@@ -177,7 +184,7 @@ class BrowserPage:
 
     def type(self, selector: str, text: str) -> None:
         """Put a text in the place of what stands in a field; a line break at its end presses Enter."""
-        self._forget()
+        self._begin()
         field = self._found(selector, to_type=True)
         field.fill(text.removesuffix("\n"), timeout=ELEMENT_SECONDS * 1000)
         if text.endswith("\n"):
@@ -225,17 +232,35 @@ class BrowserPage:
     def _new_page(self) -> Page:
         page = self._context.new_page()
         page.set_default_navigation_timeout(NAVIGATION_SECONDS * 1000)
-        page.on("download", lambda _download: setattr(self, "took_download", True))
+        page.on("download", self._note_download)
         page.on("crash", lambda _page: setattr(self, "_has_crashed", True))
         page.on("request", self._note_request)
         return page
 
     def _note_request(self, request: Any) -> None:
-        if request.is_navigation_request() and request.frame == self._page.main_frame:
+        if not request.is_navigation_request():
+            return
+        self._asked.append(_without_fragment(request.url))
+        if request.frame == self._page.main_frame:
             self._asked_url = request.url
 
-    def _forget(self) -> None:
-        self.took_download, self._asked_url = False, None
+    def _note_download(self, download: Any) -> None:
+        """A file whose address only an earlier action asked for is that one's: it comes late, and is not told."""
+        url = _without_fragment(download.url)
+        if url in self._asked or url not in self._asked_before:
+            self._downloads.append(url)
+
+    def _begin(self) -> None:
+        """From here on, what happens is the next action's doing."""
+        self._page.wait_for_timeout(0)  # what has happened by now is heard of
+        self._asked_before.extend(self._asked)
+        self._asked.clear()
+        self._downloads.clear()
+        self._asked_url = None
+
+    def _is_file(self) -> bool:
+        """Whether this action was led to a file to be saved."""
+        return any(url in self._asked for url in self._downloads)
 
     def _settle(self) -> None:
         """Wait until what was started has come to rest, and judge where the page was led."""
@@ -265,13 +290,13 @@ class BrowserPage:
     def _refuse(self, why: str) -> None:
         """Leave a page that could not be opened, and say what kept it from being."""
         asked = self._asked_url or ""
-        if not (self.took_download or "Download is starting" in why):
+        if not (self._is_file() or _DOWNLOAD in why):
             self._page.close()
             self._page = self._new_page()
         raise self._fault(asked, why)
 
     def _fault(self, asked: str, why: str) -> ToolError:
-        if self.took_download or "Download is starting" in why:
+        if self._is_file() or _DOWNLOAD in why:
             return ToolError("unsupported_type", "That is a file to be saved and no page. Nothing was saved.")
         try:
             target = read_url(asked)
@@ -311,3 +336,7 @@ class BrowserPage:
             except Error:  # what was meant as words is no CSS
                 continue
         raise ToolError("not_found", "There is no such element. The action links lists links, fields and buttons.")
+
+
+def _without_fragment(url: str) -> str:
+    return url.partition("#")[0][:MAX_URL_CHARS]

@@ -92,6 +92,11 @@ class Chromium:
             raise ToolError("no_sandbox", "The browser cannot isolate pages on this machine, so none is opened.")
         raise ToolError("tool_crashed", "The browser does not start on this machine.")
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is gone, or as good as gone."""
+        return self.took_too_much or self._process.poll() is not None
+
     def kill(self) -> None:
         """End it and all that it started."""
         with contextlib.suppress(ProcessLookupError, PermissionError):  # ended already

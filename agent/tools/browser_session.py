@@ -24,6 +24,7 @@ _END_SECONDS = 10.0  # for Playwright to notice that the browser is gone
 
 _LATE = "The page did not do that in time. Look at it again, or try another way."
 _ENDED = "The page hangs, and the browser was ended. Open another."
+_TOO_MUCH = "The page needs too much memory, and the browser was ended. Open another."
 
 T = TypeVar("T")
 
@@ -62,8 +63,7 @@ class BrowserSession:
         try:
             return pending.result(seconds)
         except LateFutureError:
-            self._give_up(pending)
-            raise ToolError("timeout", _ENDED) from None
+            raise self._give_up(pending) from None
 
     def close(self) -> None:
         """End the browser and all that belongs to it. May be called again."""
@@ -79,16 +79,20 @@ class BrowserSession:
         if self._chromium is not None:
             self._chromium.kill()
 
-    def _give_up(self, pending: Future[T]) -> None:
-        """End a browser that hangs, whereupon the thread that waits for it goes on."""
+    def _give_up(self, pending: Future[T]) -> ToolError:
+        """End a browser that hangs, whereupon the thread that waits for it goes on; what there is to say of it."""
+        fault = self._lost("timeout", _ENDED)
         self._kill()
         with suppress(ToolError, LateFutureError):
             pending.result(_END_SECONDS)
+        return fault
 
     def _do(self, work: Callable[[BrowserPage], T], setup: Setup | None) -> T:
         from playwright.sync_api import Error  # noqa: PLC0415 heavy, and an extra
         from playwright.sync_api import TimeoutError as LateError  # noqa: PLC0415 as above
 
+        if setup is not None and self._page is not None and not self._is_usable():
+            self._end()  # since the last call, by what stood on the page then: this one is for another
         if self._page is None and setup is None:
             raise ToolError("no_page", "No page is open. Open one first, by its address.")
         usable = False
@@ -96,13 +100,13 @@ class BrowserSession:
             result = work(self._page or self._started(setup))
             usable = True
         except ToolError:
-            usable = self._page is not None
+            usable = self._is_usable()
             raise
         except LateError:
-            usable = self._page is not None and self._page.answers()
-            raise ToolError("timeout", _LATE if usable else _ENDED) from None
+            usable = self._is_usable() and self._page is not None and self._page.answers()
+            raise ToolError("timeout", _LATE) if usable else self._lost("timeout", _ENDED) from None
         except Error as error:
-            usable = self._page is not None and not self._page.is_lost
+            usable = self._is_usable()
             raise self._fault(error.message, usable=usable) from None
         finally:
             if not usable:
@@ -123,9 +127,18 @@ class BrowserSession:
         """What Playwright's words mean for whoever asked."""
         if usable:
             return ToolError("not_usable", f"The browser cannot do that: {message.splitlines()[0][:200]}")
+        return self._lost("tool_crashed", "The page brought the browser down. Open another.")
+
+    def _is_usable(self) -> bool:
+        """Whether there is a page, and a browser that shows it."""
+        gone = self._chromium is None or self._chromium.has_ended
+        return self._page is not None and not gone and not self._page.is_lost
+
+    def _lost(self, error_type: str, message: str) -> ToolError:
+        """Why the page is gone: this, unless it was for the memory that it took."""
         if self._chromium is not None and self._chromium.took_too_much:
-            return ToolError("memory", "The page needs too much memory, and the browser was ended. Open another.")
-        return ToolError("tool_crashed", "The page brought the browser down. Open another.")
+            return ToolError("memory", _TOO_MUCH)
+        return ToolError(error_type, message)
 
     def _end(self) -> None:
         self._chromium = self._page = None
