@@ -67,14 +67,19 @@ def test_a_run_has_a_rule_for_every_effect_and_for_tools_that_nothing_contains()
 @pytest.mark.parametrize(
     ("rule", "letter", "server"),
     [
-        ("write=allow", "allow", "ask"),
+        ("write=allow", "ask", "ask"),  # said of what the workspace contains
         ("write=deny", "deny", "ask"),
         ("post_letter=allow", "allow", "ask"),
-        ("execute=allow", "ask", "allow"),
+        ("execute=allow", "ask", "ask"),
+        ("execute=deny", "ask", "deny"),
+        ("execute=deny,ask_server=allow", "ask", "allow"),
+        ("execute=ask", "ask", "ask"),
         ("network=deny", "ask", "ask"),
     ],
 )
-def test_what_is_said_stands_over_what_nothing_contains(rule: str, letter: Permission, server: Permission) -> None:
+def test_only_a_rule_of_its_own_allows_a_tool_that_nothing_contains(
+    rule: str, letter: Permission, server: Permission
+) -> None:
     policy = Policy(rules_of_run(parse_rules([rule]), TOOLS, own_workspace=True, isolated=True))
     assert policy.permission("post_letter", "write") == letter
     assert policy.permission("ask_server", "execute") == server

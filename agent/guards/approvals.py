@@ -53,13 +53,16 @@ def defaults(*, own_workspace: bool, isolated: bool) -> dict[str, Permission]:
 def rules_of_run(
     given: Mapping[str, Permission], tools: Iterable[Tool[Any]], *, own_workspace: bool, isolated: bool
 ) -> dict[str, Permission]:
-    """Every rule of a run: those that were given over the defaults. Tools that write or execute what nothing contains
-    ask, unless it was said what is done with their effect or with the very tool."""
-    rules = defaults(own_workspace=own_workspace, isolated=isolated)
+    """Every rule of a run: those that were given over the defaults.
+
+    Tools that write or execute what nothing contains ask, unless a rule for the very tool allows it: a rule for an
+    effect means what the workspace and the sandbox contain, and of other tools it can only forbid.
+    """
+    rules = {**defaults(own_workspace=own_workspace, isolated=isolated), **given}
     for tool in tools:
-        if not tool.contained and tool.effect in _CONTAINED and tool.effect not in given:
-            rules[tool.name] = "ask"
-    return {**rules, **given}
+        if not tool.contained and tool.effect in _CONTAINED and tool.name not in given:
+            rules[tool.name] = "deny" if rules[tool.effect] == "deny" else "ask"
+    return rules
 
 
 def parse_rules(texts: Sequence[str]) -> dict[str, Permission]:
