@@ -36,6 +36,7 @@ exit codes: 0 all passed, 1 some did not, 2 wrong usage or configuration, 3 any 
 
 
 STRATEGIES_LISTED = "react, native, pipeline, two_phase, dispatch, auto"
+TOOLSETS_LISTED = "core, fs, code, web, pdf, browser"
 APPROVE_HELP = (
     "what is done with calls of an effect (read, write, execute, network) or a tool: write=ask, execute_code=deny;"
     " allow, ask or deny"
@@ -102,7 +103,7 @@ def chat_parser() -> Parser:
 def _add_run_flags(parser: Parser) -> None:
     """What a single run is given beside its model."""
     parser.add_argument(
-        "--toolset", metavar="NAME", help="the tools: core, fs, mcp:NAME, several with commas (default: core)"
+        "--toolset", metavar="NAME", help=f"the tools: {TOOLSETS_LISTED}, mcp:NAME; several with commas (default: core)"
     )
     parser.add_argument("--workspace", metavar="DIR", help="work in this folder of yours: reads it, asks before writes")
     parser.add_argument("--traces", metavar="DIR", help="where the trace is written (default: traces)")
@@ -231,10 +232,11 @@ def mcp_serve_parser() -> Parser:
         "asked about is refused unless --approve allows it.",
         "exit codes: 0 the client ended it, 2 wrong usage or configuration, 130 interrupted",
     )
-    parser.add_argument("--toolset", metavar="NAME", help="the tools: core, fs, several with commas (default: core)")
+    parser.add_argument("--toolset", metavar="NAME", help=f"the tools: {TOOLSETS_LISTED}; several with commas")
     parser.add_argument("--workspace", metavar="DIR", help="the folder of the file tools (default: a fresh one)")
     parser.add_argument("--http", metavar="HOST:PORT", help="serve on this address of the loopback; port 0 takes any")
     parser.add_argument("--approve", action="append", metavar="RULE", help=APPROVE_HELP)
+    parser.add_argument("--sandbox", metavar="NAME", help=SANDBOX_HELP)
     add_plugin_flag(parser)
     return parser
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -16,6 +18,7 @@ from agent.llm.backends.base import Backend
 from agent.sandbox.ladder import EXTERNAL_WARNING, MEND, MENDS, tried
 from agent.sandbox.leftovers import prefix
 from agent.tools.base import ToolError
+from agent.tools.browser_process import NAMES as CHROMIUM
 from agent.tools.web_search import search_live
 from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
 from cli.escape import inert_line
@@ -24,6 +27,8 @@ from cli.terminal import make_console, print_labelled
 
 OLDEST_PYTHON = (3, 11)
 PROBE = "boiling point of water"
+# What is imported of each extra, which is called as the toolset is.
+EXTRAS = {"web": "trafilatura", "pdf": "pypdf", "browser": "playwright", "mcp": "mcp"}
 
 
 @dataclass(frozen=True)
@@ -67,6 +72,8 @@ def checks(settings: Settings) -> Iterator[Check]:
     yield from check_backend(settings)
     yield check_search(settings)
     yield from check_sandbox(settings)
+    yield from check_programs(settings)
+    yield from check_extras()
     yield check_folder("traces", settings.traces_dir)
     yield check_folder("report", Path())
 
@@ -175,6 +182,8 @@ def check_sandbox(settings: Settings) -> Iterator[Check]:
         yield Check("sandbox", True, f"external: {EXTERNAL_WARNING}")
         return
     found = tried(settings.sandbox)
+    if settings.sandbox == "auto" and found[-1].level != "landlock":
+        found = [*found, *tried("landlock")]  # what would be left if the first did not work
     usable = next((rung.level for rung in found if rung.sandbox is not None), None)
     if usable is None:
         yield Check("sandbox", False, "no program can be run: none passed its self-test", MEND, optional=True)
@@ -187,6 +196,28 @@ def check_sandbox(settings: Settings) -> Iterator[Check]:
             seen = "refused" if probe.held else inert_line(probe.detail, 200)
             mend = "" if probe.held else MENDS[rung.level]
             yield Check(f"{rung.level}, {probe.name}", probe.held, seen, mend, optional=True)
+
+
+def check_programs(settings: Settings) -> Iterator[Check]:
+    """The programs that single tools start."""
+    own = settings.chromium_path
+    chromium = next(filter(None, map(shutil.which, [str(own)] if own else CHROMIUM)), None)
+    mend = "set CHROMIUM_PATH to a program that is there" if own else "apt-get install chromium"
+    yield _installed("chromium", chromium, mend)
+    yield _installed("ripgrep", shutil.which("rg"), "apt-get install ripgrep")
+    yield _installed("node", shutil.which("node"), "apt-get install nodejs")
+
+
+def check_extras() -> Iterator[Check]:
+    """The libraries of the toolsets that are extras."""
+    for name, library in EXTRAS.items():
+        yield _installed(f"extra {name}", library if find_spec(library) else None, "make extras")
+
+
+def _installed(name: str, found: str | None, mend: str) -> Check:
+    if found is None:
+        return Check(name, False, "not installed", mend, optional=True)
+    return Check(name, True, found)
 
 
 def check_folder(name: str, folder: Path) -> Check:

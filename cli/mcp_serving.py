@@ -32,7 +32,7 @@ def mcp_serve(args: Namespace) -> int:
     Raises:
         UsageError: an address, a rule, a toolset or a folder that cannot be; or the SDK is not installed.
     """
-    settings = load_settings()
+    settings = load_settings(**({} if args.sandbox is None else {"sandbox": args.sandbox}))
     load_plugins(args.plugin)
     address = None if args.http is None else loopback_address(args.http)
     chosen = toolset(args.toolset or settings.toolset)

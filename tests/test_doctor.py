@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agent.sandbox.ladder import Asked
-from cli.doctor import check_folder, check_python, check_window
+from cli.doctor import EXTRAS, check_extras, check_folder, check_python, check_window
 from cli.models import aligned
 from tests.support_cli import CALCULATE, Desk, answer
 from tests.support_sandbox import RUNGS, isolation
@@ -20,6 +20,7 @@ from tests.support_wire import Seen, Wire, http_reply, serving
 DETAILS = {"parameter_size": "3.2B", "quantization_level": "Q4_K_M", "context_length": 131072}
 LLAMA = {"name": "llama3.2:3b", "size": 2_019_393_189, "details": DETAILS, "capabilities": ["completion", "tools"]}
 OLD = {"name": "old:latest", "size": 300_000_000, "details": {"quantization_level": "Q4_0"}}
+OF_THE_MACHINE = ("sandbox", "bubblewrap", "landlock", "chromium", "ripgrep", "node", "extra")
 OLD_SHOWN = {
     "capabilities": ["completion"],
     "model_info": {"general.architecture": "old", "old.context_length": 2048},
@@ -72,11 +73,43 @@ def test_a_machine_that_has_everything_is_ok(desk: Desk) -> None:
         done = desk.inside("doctor", OLLAMA_HOST=wire.url, SEARCH_PROVIDER="corpus", EMBEDDED_MODEL=str(gguf))
     assert done.code == 0
     expected = ["python", "backend", "model", "window", "embedded", "search", "traces", "report"]
-    of_sandbox = ("sandbox", "bubblewrap", "landlock")  # which depend on the machine
-    found = {name: verdict for name, verdict in checks_of(done.out).items() if not name.startswith(of_sandbox)}
+    found = {name: verdict for name, verdict in checks_of(done.out).items() if not name.startswith(OF_THE_MACHINE)}
     assert found == dict.fromkeys(expected, "ok")
     assert "Ollama 0.12.3 at " in done.out
     assert "llama3.2:3b 3.2B Q4_K_M" in done.out
+
+
+def test_programs_and_libraries_of_single_tools_are_looked_for(desk: Desk, tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "rg").touch(mode=0o755)
+    surroundings = {"SEARCH_PROVIDER": "corpus", "PATH": str(tmp_path / "bin"), "SANDBOX": "external"}
+    done = desk.inside("doctor", **surroundings)
+    found = checks_of(done.out)
+    assert found["ripgrep"] == "ok"
+    assert (found["chromium (optional)"], found["node (optional)"]) == ("missing", "missing")
+    assert "chromium (optional): not installed; to mend it: apt-get install chromium" in done.out
+    assert "node (optional): not installed; to mend it: apt-get install nodejs" in done.out
+    assert {name.removesuffix(" (optional)") for name in found} >= {f"extra {name}" for name in EXTRAS}
+    named = desk.inside("doctor", CHROMIUM_PATH=str(tmp_path / "bin" / "rg"), **surroundings)
+    assert checks_of(named.out)["chromium"] == "ok"
+
+
+def test_an_extra_that_is_missing_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(EXTRAS, "pdf", "no_library_of_this_name")
+    found = {check.name: check for check in check_extras()}
+    assert list(found) == ["extra web", "extra pdf", "extra browser", "extra mcp"]
+    assert (found["extra pdf"].is_ok, found["extra pdf"].optional, found["extra pdf"].mend) == (
+        False,
+        True,
+        "make extras",
+    )
+
+
+def test_landlock_is_listed_beside_bubblewrap(desk: Desk) -> None:
+    for level in RUNGS:
+        isolation(level)
+    found = checks_of(desk.inside("doctor", SEARCH_PROVIDER="corpus").out)
+    assert found["bubblewrap, reading"] == found["landlock, reading"] == "ok"
 
 
 @pytest.mark.parametrize("level", RUNGS)

@@ -87,6 +87,13 @@ def test_the_tools_are_listed_and_called_over_stdio(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []  # the fresh folder was elsewhere, and is gone
 
 
+def test_where_nothing_isolates_programs_are_not_run_unasked(tmp_path: Path) -> None:
+    async def ask(client: Client) -> str:
+        return text(await client.call_tool("execute_code", {"code": "print(1)"}))
+
+    assert spoken(stdio("--sandbox", "external", folder=tmp_path), ask).startswith("denied: execute_code is not run")
+
+
 def test_a_persons_folder_is_read_and_written_only_where_they_allow_it(tmp_path: Path) -> None:
     (tmp_path / "plan.txt").write_text("tea")
 
