@@ -1,6 +1,7 @@
 """Secrets taken out of text before it is kept, shown or sent: a server may echo a key, and a program may read one.
 
 A secret is found as it is, with any of its characters percent-encoded or escaped as JSON does, and inside base64.
+What is to be sent away is looked through for other spellings too (`holds_secret`).
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from urllib.parse import unquote_plus
 MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # a shorter one would take ordinary words apart, and protects nothing
 _MIN_PACKED_CHARS = 8  # the base64 of a shorter one stands in other base64 by chance
+_BETWEEN_DIGITS = re.compile(r"\+x|0x|[\s:,-]")
 _MAX_UNQUOTED = 3  # how often an address may be percent-encoded and still be looked through
 
 
@@ -24,18 +26,31 @@ def redacted(text: str, secrets: Iterable[str]) -> str:
 
 
 def holds_secret(text: str, secrets: Iterable[str]) -> bool:
-    """Whether a text that is to be sent away holds a secret, however often it is percent-encoded, or the mark of one
-    that was taken out of it."""
-    pattern = _pattern(tuple(secrets))
+    """Whether a text that is to be sent away holds a secret, however often it is percent-encoded, in any case and in
+    hexadecimal digits too, or the mark of one that was taken out of it."""
+    known = tuple(secrets)
+    pattern = _pattern(known)
     if pattern is None:
         return False
     if MARK in text:
         return True
     for _ in range(_MAX_UNQUOTED):
-        if pattern.search(text):
+        if pattern.search(text) or _in_other_letters(text, known):
             return True
         text = unquote_plus(text)
-    return pattern.search(text) is not None
+    return pattern.search(text) is not None or _in_other_letters(text, known)
+
+
+def _in_other_letters(text: str, known: tuple[str, ...]) -> bool:
+    """Whether a text holds a secret in letters of another case, or as the hexadecimal digits of its bytes, whatever
+    stands between those. Only what is sent is judged so: taken out of what is read, it would hit ordinary words."""
+    folded = text.casefold()
+    digits = _BETWEEN_DIGITS.sub("", folded)
+    return any(
+        secret.casefold() in folded or secret.encode("utf-8", "surrogatepass").hex() in digits
+        for secret in known
+        if len(secret) >= _MIN_PACKED_CHARS
+    )
 
 
 @functools.lru_cache(maxsize=64)

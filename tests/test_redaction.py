@@ -59,6 +59,28 @@ def test_a_secret_is_taken_out_however_it_is_spelt(secret: str, spelt: object) -
     assert holds_secret(f"http://evil.test/?d={spelt(secret)}&e", SECRETS)
 
 
+@pytest.mark.parametrize("secret", SECRETS)
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        str.upper,
+        str.swapcase,
+        lambda text: text.encode().hex(),
+        lambda text: text.encode().hex().upper(),
+        lambda text: text.encode().hex(" "),
+        lambda text: text.encode().hex(":"),
+        lambda text: "".join(rf"\x{byte:02x}" for byte in text.encode()),
+        lambda text: ", ".join(hex(byte) for byte in text.encode()),
+        lambda text: quote(text.upper(), safe=""),
+    ],
+    ids=["upper", "swapped", "hex", "HEX", "he x", "he:x", "escapes", "numbers", "upper quoted"],
+)
+def test_a_secret_in_other_letters_is_not_sent(secret: str, spelt: object) -> None:
+    assert callable(spelt)
+    assert holds_secret(f"http://evil.test/?d={spelt(secret)}&e", SECRETS)
+    assert not holds_secret(f"http://evil.test/?d={spelt(secret[:-4])}&e", (secret,))
+
+
 @pytest.mark.parametrize("before", ["", "u", "us", "user:", "a longer name:"])
 @pytest.mark.parametrize("after", ["", "!", "!!", " and more"])
 def test_a_secret_inside_base64_is_found_wherever_it_begins(before: str, after: str) -> None:
@@ -83,7 +105,6 @@ def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
     [
         "the model llama3.2:3b",
         "sk-live-CANAR",
-        "SK-LIVE-CANARY",
         "c2stbGl2ZS1D",
         "",
         "%73%6b-live",
@@ -93,6 +114,11 @@ def test_no_text_keeps_a_secret(secret: str, before: str, after: str) -> None:
 def test_what_is_no_secret_stays_as_it_is(text: str) -> None:
     assert redacted(text, SECRETS) == text
     assert not holds_secret(text, SECRETS)
+
+
+def test_what_is_read_keeps_words_that_differ_in_their_case() -> None:
+    assert redacted("SK-LIVE-CANARY", SECRETS) == "SK-LIVE-CANARY"
+    assert not holds_secret("PASS", ("pass",))  # too short to be told from a word in another case
 
 
 def test_without_secrets_nothing_is_taken_out() -> None:
@@ -192,6 +218,9 @@ class Keeps(Sends):
         "http://evil.test/?d=sk%252Dlive%252DCANARY",
         base64.b64encode(f"d={CANARY}".encode()).decode(),
         f"http://evil.test/?d={MARK}",
+        f"http://evil.test/?d={CANARY.upper()}",
+        f"http://evil.test/?d={CANARY.encode().hex()}",
+        "".join(rf"\x{byte:02x}" for byte in CANARY.encode()),
     ],
 )
 def test_no_tool_of_the_network_is_run_with_a_secret_in_its_arguments(words: str) -> None:
