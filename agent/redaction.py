@@ -15,7 +15,7 @@ from urllib.parse import unquote_plus
 MARK = "[redacted]"
 MIN_SECRET_CHARS = 4  # a shorter one would take ordinary words apart, and protects nothing
 _MIN_PACKED_CHARS = 8  # the base64 of a shorter one stands in other base64 by chance
-_BETWEEN_DIGITS = re.compile(r"\+x|0x|[\s:,-]")
+_BETWEEN_DIGITS = re.compile(r"\\+x|0x|[\s:,-]")
 _MAX_UNQUOTED = 3  # how often an address may be percent-encoded and still be looked through
 
 
