@@ -20,7 +20,8 @@ from agent.sandbox.usage import (
     removed_bytes,
 )
 
-_OTHERS_MEMORY = 512 * MIB  # shared, or the kernel's, that others may take meanwhile
+_OTHERS_SHARED = 128 * MIB  # shared memory that others may take meanwhile
+_OTHERS_MEMORY = 512 * MIB  # the same, with what the kernel holds for them
 _OTHERS_DISK = 1024 * MIB  # that others may write meanwhile
 _OTHERS_DISK_BESIDE_HIDDEN = 64 * MIB  # the same, where the program has closed a folder to our looks
 _WALKS = 8  # through all processes: those that change all the time are not seen by each
@@ -48,10 +49,16 @@ class Holding:
         self._first, self._namespace = pid, pid_namespace(pid)
 
     def is_over_memory(self) -> bool:
-        """Whether its processes hold too much, or the machine misses as much."""
+        """Whether its processes hold too much, or the machine misses as much.
+
+        Memory that is shared counts for a process only once it has touched it, so that one which has just begun, with
+        all that its parent left it, seems to hold none.
+        """
         if hold_over(descendants(self._launcher), self._memory):
             return True
         now = machine_memory()
+        if now.shared - self._machine.shared > self._memory + _OTHERS_SHARED:
+            return True
         missing = self._machine.available - now.available
         if missing <= self._memory:
             return False

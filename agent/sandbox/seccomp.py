@@ -26,6 +26,7 @@ _NEW_NAMESPACES = 0x7E02_0000  # every CLONE_NEW* flag of clone
 _PUSH_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: typing into a terminal
 _SET_FILE_FLAGS = (0x4008_6602, 0x401C_5820)  # FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR
 _SET_OWNER_OF_SIGNALS = (8, 10, 15)  # F_SETOWN, F_SETSIG, F_SETOWN_EX
+_SET_DUMPABLE = 4  # PR_SET_DUMPABLE
 _SET_PIPE_SIZE = 1031  # F_SETPIPE_SZ
 _SET_BUFFERS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, and what they are to root
 
@@ -139,6 +140,7 @@ def _tests(rules: Rules) -> Iterator[tuple[str, list[_Instruction]]]:
     yield "clone", _refused_if_bits(0, _NEW_NAMESPACES)
     yield "socketpair", _refused_unless(1, (_SOCK_STREAM,), mask=_SOCK_TYPE_MASK)
     yield "prlimit64", _refused_unless(0, (0,))  # of itself only
+    yield "prctl", _refused_if(0, (_SET_DUMPABLE,))  # it hides the open files of a process from its user
     yield "ioctl", _refused_if(1, (*_PUSH_INPUT, *(_SET_FILE_FLAGS if rules.shares_user else ())))
     if not rules.landlock:  # within a network of its own
         yield "socket", _refused_unless(0, (_AF_INET, _AF_INET6))

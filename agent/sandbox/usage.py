@@ -94,10 +94,12 @@ def _share_bytes(pid: int, resident: int) -> int:
 @dataclass(frozen=True)
 class MachineMemory:
     """Bytes of the whole machine. `available`: what could be had without swapping. `private`: what processes have for
-    themselves; shared memory, and what the kernel holds for them (sockets, pipes, queues), is not in it."""
+    themselves. `shared`: what they can share without a file on the disk. What the kernel holds for them (sockets,
+    pipes) is in neither."""
 
     available: int = 0
     private: int = 0
+    shared: int = 0
 
 
 def machine_memory() -> MachineMemory:
@@ -105,7 +107,7 @@ def machine_memory() -> MachineMemory:
     with suppress(OSError, KeyError):
         lines = (line.split() for line in Path("/proc/meminfo").read_bytes().splitlines())
         told = {words[0]: int(words[1]) * 1024 for words in lines}
-        return MachineMemory(told[b"MemAvailable:"], told[b"AnonPages:"])
+        return MachineMemory(told[b"MemAvailable:"], told[b"AnonPages:"], told[b"Shmem:"])
     return MachineMemory()
 
 
