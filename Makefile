@@ -4,6 +4,9 @@ VENV_PYTHON := .venv/bin/python
 PYTEST_ARGS ?=
 SUITE ?= suites/core.yaml
 
+# What watches the whole machine (its memory, disk, users and processes) is tested with nothing beside it.
+ALONE := $(patsubst %,tests/test_%.py,attacks browse execute_code isolation_probes leftovers sandbox sandbox_runs)
+
 .DEFAULT_GOAL := help
 .PHONY: help setup extras dev suite test check pytest lint types imports format lock docker-check docker-suite clean distclean
 
@@ -36,7 +39,8 @@ test: dev ## lint, types, import rules and all tests (PYTEST_ARGS=...)
 check: lint types imports
 
 pytest: dev
-	@$(VENV_PYTHON) -m pytest -n auto --dist loadfile $(PYTEST_ARGS)
+	@$(VENV_PYTHON) -m pytest -n auto --dist loadfile $(addprefix --ignore=,$(ALONE)) $(PYTEST_ARGS)
+	@$(VENV_PYTHON) -m pytest $(PYTEST_ARGS) $(ALONE)
 
 lint: dev ## ruff: rules and format
 	@$(VENV_PYTHON) -m ruff check .
