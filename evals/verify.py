@@ -2,14 +2,16 @@
 
 It shows consistency: a trace in which a call was dropped, doubled or reordered, or in which a usage, price, limit,
 bound, reservation or charge was changed, contradicts itself, even where indexes and sums were made to fit. It cannot
-know who wrote the file. Last, where today's prompts and tools are those of the run, it is replayed from its raw replies
-and recorded tool results: every step, charge and ending must come out the same.
+know who wrote the file. Last, a trace of this very code (its hash stands in it) is replayed from its raw replies and
+recorded tool results: every step, call, charge and ending must come out the same, and so must the files, which are
+written again where no program ran in the workspace. One of other code is not replayed; `--strict` minds.
 
 Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, was ended by its
 batch's cap, or by a server that counts prompts ahead and found none or one too long, since what is left is what such a
-run leaves; a tool's result in the last step, which no prompt repeats; whatever is written anew throughout: a limit, a
-price or a tool's result with every prompt, charge and reply that follows from it, or the counts of a call with its raw
-reply and all that comes after; the model's name, and how long things took.
+run leaves; a tool's result in the last step, which no prompt repeats; what a program left in the workspace; what a
+batch's money is said to have left; whatever is written anew throughout: a limit, a price or a tool's result with every
+prompt, charge and reply that follows from it, or the counts of a call with its raw reply and all that comes after; the
+model's name, and how long things took; and, where the code's hash was changed, all that only the replay shows.
 """
 
 from __future__ import annotations
