@@ -27,6 +27,16 @@ class Prices:
 
     prompt_microusd_per_1k: int
     completion_microusd_per_1k: int
+    embedding_microusd_per_1k: int = 0
+
+    @classmethod
+    def of(cls, record: PricesRecord) -> Prices:
+        """The prices that stand in a trace."""
+        return cls(record.prompt_microusd_per_1k, record.completion_microusd_per_1k, record.embedding_microusd_per_1k)
+
+    def for_purpose(self, purpose: Purpose) -> Prices:
+        """What a call of that purpose costs: texts to be embedded have a price of their own, and no completion."""
+        return Prices(self.embedding_microusd_per_1k, 0) if purpose == "embed" else self
 
     def cost_microusd(self, prompt_tokens: int, completion_tokens: int) -> int:
         """The price of a call, rounded up to a whole micro-dollar."""
@@ -50,6 +60,7 @@ class Prices:
         return PricesRecord(
             prompt_microusd_per_1k=self.prompt_microusd_per_1k,
             completion_microusd_per_1k=self.completion_microusd_per_1k,
+            embedding_microusd_per_1k=self.embedding_microusd_per_1k,
         )
 
 
@@ -163,22 +174,24 @@ class BudgetEnforcer:
         """Take the worst case of one call off every cap, or refuse before anything is sent.
 
         With `purpose="act"` the last call, and the price of a final answer of 256 tokens, are kept back. That answer's
-        prompt holds this call's; `answer_tokens_bound` bounds what it holds of it, where that is less than all.
+        prompt holds this call's; `answer_tokens_bound` bounds what it holds of it, where that is less than all. With
+        `purpose="embed"` they are kept back too; its prompt has `answer_tokens_bound` tokens, and nothing is completed.
 
         Raises:
             OnlyAnswerLeftError: an action can no longer be paid, a final answer may be.
             BudgetExceededError: no call can be paid (or a deadline has passed, or a count overshot earlier).
         """
-        if prompt_tokens_bound < 0 or max_completion_tokens < 1:
+        if prompt_tokens_bound < 0 or max_completion_tokens < (0 if purpose == "embed" else 1):
             raise ValueError("a reservation needs a prompt bound of at least 0 and a completion cap of at least 1")
+        prices = self.prices.for_purpose(purpose)
         with self._locked_chain() as chain:
             for enforcer in chain:
                 enforcer._refuse_spent()
-            if purpose == "act":
+            if purpose != "answer":
                 self._refuse_last_call()
             kept = prompt_tokens_bound if answer_tokens_bound is None else answer_tokens_bound
             cap, shrunk_by = self._payable_cap(chain, prompt_tokens_bound, max_completion_tokens, purpose, kept)
-            cost = self.prices.cost_microusd(prompt_tokens_bound, cap)
+            cost = prices.cost_microusd(prompt_tokens_bound, cap)
             entry = LedgerEntry(
                 index=self._next_index,
                 purpose=purpose,
@@ -186,8 +199,8 @@ class BudgetEnforcer:
                 bound_kind=bound_kind,
                 answer_tokens_bound=answer_tokens_bound,
                 max_completion_tokens=cap,
-                prompt_microusd_per_1k=self.prices.prompt_microusd_per_1k,
-                completion_microusd_per_1k=self.prices.completion_microusd_per_1k,
+                prompt_microusd_per_1k=prices.prompt_microusd_per_1k,
+                completion_microusd_per_1k=prices.completion_microusd_per_1k,
                 shrunk_by=shrunk_by,
                 reserved_microusd=cost,
             )
@@ -217,7 +230,7 @@ class BudgetEnforcer:
         prompt = entry.prompt_tokens_bound if usage.prompt_tokens is None else usage.prompt_tokens
         completion = entry.max_completion_tokens if usage.completion_tokens is None else usage.completion_tokens
         over = prompt > entry.prompt_tokens_bound or completion > entry.max_completion_tokens
-        charged = self.prices.cost_microusd(prompt, completion)
+        charged = self.prices.for_purpose(entry.purpose).cost_microusd(prompt, completion)
         if not is_counted:
             charged = max(charged, entry.reserved_microusd)
         with self._locked_chain() as chain:
@@ -286,16 +299,25 @@ class BudgetEnforcer:
         """
         floor = min(MIN_COMPLETION_TOKENS, wanted)
         cap, shrunk_by = wanted, None
+        prices = self.prices.for_purpose(purpose)
         for enforcer in chain:
-            payable = enforcer._payable_tokens(prompt, self.prices)
+            payable = enforcer._payable_tokens(prompt, prices)
             if payable is not None and payable < cap:
                 cap, shrunk_by = payable, enforcer.scope
         if cap < floor:
             scope = shrunk_by or self.scope
             raise BudgetExceededError("cost", f"the money left cannot pay a call of {floor} tokens", scope)
+        if purpose == "embed":
+            self._refuse_the_answers_money(prices.cost_microusd(prompt, 0), kept_prompt)
         if purpose == "act" and (kept := self._keep_answer(prompt + kept_prompt, cap, floor)) < cap:
             cap, shrunk_by = kept, self.scope
         return cap, shrunk_by
+
+    def _refuse_the_answers_money(self, cost: int, answer_prompt: int) -> None:
+        """A call for vectors must leave what a final answer costs."""
+        left = self.microusd_left()
+        if left is not None and left - cost < self.prices.cost_microusd(answer_prompt, FINAL_ANSWER_TOKENS):
+            raise OnlyAnswerLeftError("cost", "the money left is kept for the final answer", self.scope)
 
     def _payable_tokens(self, prompt: int, prices: Prices) -> int | None:
         """How many completion tokens this scope's money pays for after that prompt; None for any number."""

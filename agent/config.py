@@ -50,6 +50,9 @@ class Settings(BaseSettings):
     ollama_auto_pull: bool = False
     llm_base_url: str | None = None
     llm_api_key: SecretStr | None = None
+    embedding_model: str | None = None
+    embedding_base_url: str | None = None
+    embedding_api_key: SecretStr | None = None
     num_ctx: int = Field(8192, ge=512, le=1_048_576)
     temperature: float = Field(0.0, ge=0.0, le=2.0, allow_inf_nan=False)
     seed: int = Field(7, ge=0, le=2**31 - 1)
@@ -61,6 +64,7 @@ class Settings(BaseSettings):
     max_batch_cost_usd: Decimal | None = None
     price_prompt_per_1k: Decimal = Field(Decimal("0.01"))
     price_completion_per_1k: Decimal = Field(Decimal("0.03"))
+    price_embedding_per_1k: Decimal = Field(Decimal("0.0001"))
     strategy: str = "react"
     toolset: str = "core"
     workspace_dir: Path | None = None
@@ -76,7 +80,10 @@ class Settings(BaseSettings):
     traces_dir: Path = Path("traces")
     _others_secrets: tuple[str, ...] = PrivateAttr(())
 
-    @field_validator("max_cost_usd", "max_batch_cost_usd", "price_prompt_per_1k", "price_completion_per_1k")
+    @field_validator(
+        *("max_cost_usd", "max_batch_cost_usd", "price_prompt_per_1k", "price_completion_per_1k"),
+        "price_embedding_per_1k",
+    )
     @classmethod
     def _whole_microdollars(cls, value: Decimal | None) -> Decimal | None:
         if value is None:
@@ -116,7 +123,11 @@ class Settings(BaseSettings):
 
     def prices(self) -> Prices:
         """The simulated prices."""
-        return Prices(microusd(self.price_prompt_per_1k), microusd(self.price_completion_per_1k))
+        return Prices(
+            microusd(self.price_prompt_per_1k),
+            microusd(self.price_completion_per_1k),
+            microusd(self.price_embedding_per_1k),
+        )
 
     def sampling(self) -> Sampling:
         """What is sent with every call."""

@@ -143,7 +143,7 @@ def _note(run: Run, step: StepRecord, decision: Decision) -> None:
 def _fault(run: Run, step: StepRecord, error: ModelError) -> None:
     """What of a reply cannot be used: told to the model with the next prompt, and counted where it is a tool call."""
     step.faults.append(f"{error.error_type}: {error}")
-    last = run.state.calls[-1] if run.state.calls else None
+    last = run.state.last_chat
     tools_offered = last is not None and last.tools_hash is not None
     kind = fault_kind(
         error,

@@ -30,7 +30,8 @@ Status = Literal[
 Outcome = Literal["pass", "fail", "invalid"]
 BoundKind = Literal["exact", "grown", "rendered", "sent_bytes"]
 SettledAs = Literal["open", "counted", "unknown", "overshoot", "refunded"]
-Purpose = Literal["act", "answer"]
+# What a call is for: an action or the answer of the model that is driven, or vectors of an embedding model.
+Purpose = Literal["act", "answer", "embed"]
 Permission = Literal["allow", "ask", "deny"]
 # What may go wrong with a tool call between the model's mind and the tool.
 ToolFault = Literal[
@@ -141,7 +142,8 @@ class LLMCall(Record):
     linearly though every prompt repeats its conversation. `after` is None where nothing is carried over. `phase` is
     the strategy's own word for the call, `answer_caps` are the tokens that it was told an answer might take, since the
     call before. With `continues` the last message was the model's own and the reply goes on from it. `raw` is the body
-    as it came off the wire.
+    as it came off the wire. Of a call for vectors `appended` are the texts, a message each, and in `raw` the vectors
+    stand as their number and their length only.
     """
 
     index: int
@@ -254,6 +256,7 @@ class PricesRecord(Record):
 
     prompt_microusd_per_1k: int
     completion_microusd_per_1k: int
+    embedding_microusd_per_1k: int = 0
 
 
 class AssertResult(Record):
@@ -307,9 +310,9 @@ class AgentState(Record):
     `task` is the user's first turn, `follow_ups` are those that came after it. `ended_by` says whose cap ended a run
     that a cap ended: its own, or that of the batch around it. `now` is the fixed time of the case (ISO 8601, with its
     zone), `approve` every rule of its policy, by effect or by tool. `sandbox` is what its programs were isolated
-    by (bubblewrap, landlock, external; None: nothing was needed, or to be had). `tool_faults` counts those of all steps
-    by kind. `code` is a hash
-    of the sources that decide how a run goes.
+    by (bubblewrap, landlock, external; None: nothing was needed, or to be had). `embedder` is the model that compared
+    texts by their meaning for tools (None: they compared words). `tool_faults` counts those of all steps by kind.
+    `code` is a hash of the sources that decide how a run goes.
     """
 
     schema_version: int = SCHEMA_VERSION
@@ -332,6 +335,7 @@ class AgentState(Record):
     sandbox: str | None = None
     evidence: bool = True
     model: ModelInfo
+    embedder: ModelInfo | None = None
     sampling: Sampling
     limits: LimitsRecord
     batch_limits: LimitsRecord | None = None
@@ -372,6 +376,15 @@ class AgentState(Record):
     def turn(self) -> int:
         """Which of the user's turns is worked on, from 0."""
         return len(self.follow_ups)
+
+    @property
+    def last_chat(self) -> LLMCall | None:
+        """The last call to the model that is driven, calls for vectors left out."""
+        return next((call for call in reversed(self.calls) if not self.embeds(call.index)), None)
+
+    def embeds(self, index: int) -> bool:
+        """Whether the call of that index was one for vectors."""
+        return 0 <= index < len(self.ledger) and self.ledger[index].purpose == "embed"
 
     @property
     def calls_used(self) -> int:

@@ -26,6 +26,10 @@ class Rebuilt:
     reply: str | None
     usage: Usage
 
+    def embeds(self) -> bool:
+        """Whether it was a call for vectors: it has texts in place of a prompt, and no reply of the model."""
+        return self.entry.purpose == "embed"
+
     def failed_at_server(self) -> bool:
         """Whether no reply of the model came back."""
         return self.call.error is not None and self.call.error.fault == "server"
@@ -38,9 +42,11 @@ def rebuild(state: AgentState) -> list[Rebuilt]:
     for call, entry in zip(state.calls, state.ledger, strict=False):
         source = calls[call.after].prompt if call.after is not None and 0 <= call.after < len(calls) else ()
         prompt = (*source[: max(0, call.carried)], *call.appended)
-        base = history.base(prompt)
+        is_chat = entry.purpose != "embed"
+        base = history.base(prompt) if is_chat else None
         usage = chargeable(call.usage, prompt, base, call.tools_hash)
-        rebuilt = Rebuilt(call, entry, base, prompt, raw_reply(call), reply_text(call), usage)
+        reply = reply_text(call) if is_chat else None
+        rebuilt = Rebuilt(call, entry, base, prompt, raw_reply(call), reply, usage)
         calls.append(rebuilt)
         _note(history, rebuilt)
     return calls
@@ -55,8 +61,8 @@ def history_of(calls: list[Rebuilt]) -> History:
 
 
 def _note(history: History, rebuilt: Rebuilt) -> None:
-    if rebuilt.entry.settled_as == "refunded":  # the prompt of a call that was not sent leaves no mark
-        return
+    if rebuilt.entry.settled_as == "refunded" or rebuilt.embeds():
+        return  # the prompt of a call that was not sent leaves no mark, and texts to be embedded are no prompt
     history.sent(rebuilt.entry.index, rebuilt.prompt, rebuilt.entry, rebuilt.usage, rebuilt.call.tools_hash)
     if rebuilt.reply is not None:
         history.replied(rebuilt.reply)

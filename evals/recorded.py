@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from agent.acting import Approver
 from agent.budget import BudgetEnforcer, Limits, Prices
-from agent.errors import ReplayMismatchError
+from agent.errors import BudgetExceededError, ReplayMismatchError
+from agent.llm.backends.replay import ReplayBackend
 from agent.llm.client import LLMClient
 from agent.state import LOOP_REFUSALS, AgentState, Message, ToolCall, ToolResult
 from agent.tools.base import ToolError
@@ -31,6 +33,10 @@ class RecordedTools(ToolRegistry):
         self._recorded = [(call, result) for call, result in pairs if result.error_type not in LOOP_REFUSALS]
         self._writes = writes
 
+    def embed_with(self, llm: RecordedClient, backend: ReplayBackend) -> None:
+        """Make the calls for vectors that the trace holds again, where the tools made them."""
+        self._llm, self._backend = llm, backend
+
     def validate(self, call: ToolCall) -> CheckedCall:
         """As ever; a call that is refused here was refused the first time, and its result is used up."""
         try:
@@ -45,7 +51,9 @@ class RecordedTools(ToolRegistry):
 
         Raises:
             ReplayMismatchError: another call was recorded here, or a write comes out otherwise.
+            BackendError: a call for vectors failed the first time.
         """
+        self._embed_again()
         recorded = self._next(checked.call).model_copy()
         if self._writes and recorded.success and checked.tool.effect == "write":
             now = super().run(checked)
@@ -53,6 +61,12 @@ class RecordedTools(ToolRegistry):
                 came = difference(recorded.data, now.data or now.error)
                 raise ReplayMismatchError(f"{checked.call.name} comes out otherwise: {came}")
         return recorded
+
+    def _embed_again(self) -> None:
+        """What their vectors led to stands in the tool's result; that they were paid for stands in the ledger."""
+        while self._backend.embeds_next and (embed := self._llm.embed):
+            with suppress(BudgetExceededError):  # the tool went on without vectors then
+                embed(self._backend.next_texts())
 
     def _next(self, asked: ToolCall) -> ToolResult:
         if not self._recorded:

@@ -88,6 +88,10 @@ def _check_live(trace: AgentState, live: LiveTools) -> None:
         raise UsageError("the run worked in a person's folder, which its trace does not hold; leave out --live-tools")
     if trace.corpus is not None and live.context.corpus is None:
         raise UsageError(f"the run searched the corpus {trace.corpus!a:.200}; if it may be read, name it: --corpus DIR")
+    if trace.embedder is not None:
+        raise UsageError(
+            f"the run compared texts by {trace.embedder.name!a:.80}, which is not done again; leave out --live-tools"
+        )
     check_rules(live.approve, trace.tools)
 
 
@@ -115,7 +119,7 @@ def _played(trace: AgentState, actions: Actions, reporter: Reporter, *, asked_an
         | {"follow_ups": [], "chosen": None, "tool_faults": {}}
     )
     limits = Limits(trace.limits.max_calls, trace.limits.max_cost_microusd, trace.limits.max_seconds)
-    prices = Prices(trace.prices.prompt_microusd_per_1k, trace.prices.completion_microusd_per_1k)
+    prices = Prices.of(trace.prices)
     backend = ReplayBackend(trace)
     purse = RecordedPurse(trace, state, prices) if trace.batch_limits is not None else None
     llm = RecordedClient(
@@ -124,8 +128,11 @@ def _played(trace: AgentState, actions: Actions, reporter: Reporter, *, asked_an
         state,
         journal=NoJournal(),
         reporter=reporter,
+        embedding=backend if trace.embedder else None,
         sleep=lambda _seconds: None,
     ).of(trace)
+    if isinstance(actions.tools, RecordedTools):
+        actions.tools.embed_with(llm, backend)
     mismatch: str | None = None
     try:
         run_task(Run(state, llm, actions, strategy, reporter, iter(trace.follow_ups)))

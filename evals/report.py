@@ -67,6 +67,7 @@ def _receipt(runs: Sequence[AgentState]) -> str:
         ("Usable replies", _usable(runs)),
         ("Time", f"{sum(run.seconds for run in runs):,.1f} s"),
         ("Model", _distinct(runs, _model)),
+        ("Embedding model", _distinct(runs, _embedder)),
         ("Strategy", _distinct(runs, lambda run: f"{run.strategy}, tools: {', '.join(run.tools) or 'none'}")),
         ("Sampling", _distinct(runs, _sampling)),
         ("Isolation", _distinct(runs, lambda run: run.sandbox or "")),
@@ -99,7 +100,9 @@ def _tokens(runs: Sequence[AgentState]) -> str:
 
 def _usable(runs: Sequence[AgentState]) -> str:
     """Replies that the strategy could act on, of those that the server gave."""
-    replies = [call for run in runs for call in run.calls if call.http_status is not None]
+    replies = [
+        call for run in runs for call in run.calls if call.http_status is not None and not run.embeds(call.index)
+    ]
     given = sum(call.error is None or call.error.fault == "model" for call in replies)
     unusable = sum(bool(step.faults) for run in runs for step in run.steps)
     return f"{given - unusable:,} of {given:,} ({100 * (given - unusable) / given:.0f}%)" if given else ""
@@ -110,6 +113,11 @@ def _model(run: AgentState) -> str:
     facts = [model.backend, model.backend_version, model.quantization, model.digest and model.digest[:19]]
     window = f"window {model.context_window:,}" if model.context_window else None
     return f"{model.name} ({', '.join(fact for fact in (*facts, window) if fact)})"
+
+
+def _embedder(run: AgentState) -> str:
+    model = run.embedder
+    return "" if model is None else f"{model.name} ({model.backend})"
 
 
 def _sampling(run: AgentState) -> str:
@@ -131,9 +139,10 @@ def _caps(run: AgentState) -> str:
 
 def _prices(run: AgentState) -> str:
     prices = run.prices
+    embedded = f", {usd(prices.embedding_microusd_per_1k)} for 1,000 embedded tokens" if run.embedder else ""
     return (
         f"{usd(prices.prompt_microusd_per_1k)} for 1,000 prompt tokens,"
-        f" {usd(prices.completion_microusd_per_1k)} for 1,000 completion tokens"
+        f" {usd(prices.completion_microusd_per_1k)} for 1,000 completion tokens{embedded}"
     )
 
 

@@ -17,7 +17,7 @@ from agent.acting import Actions, Approver
 from agent.budget import BudgetEnforcer
 from agent.errors import ShoestringError, StoreError
 from agent.guards.approvals import Policy, rules_of_run
-from agent.llm.backends.base import Backend
+from agent.llm.backends.base import Backend, EmbeddingBackend
 from agent.llm.client import LLMClient
 from agent.loop import Run, run_task
 from agent.redaction import redacted
@@ -59,7 +59,8 @@ class RunCrashedError(Exception):
 class Runner:
     """What the runs of one command share. `backend_for` gives the model server for a plan; it may be the same for all.
 
-    `secrets` come into no prompt and no trace. `batch` is the parent of every run's budget. `call_timeout_seconds`
+    `embedding` is the server that gives tools texts as vectors; None: they compare words. `secrets` come into no prompt
+    and no trace. `batch` is the parent of every run's budget. `call_timeout_seconds`
     bounds one call in all. `approver` asks a person about a call; None where there is nobody to ask. `sandbox` says
     what isolates the programs that models write. `keep_workspaces` keeps those of runs that did not fail, too. `clock`
     measures the seconds that a run may take; one that stands still while a person is asked does not charge the run for
@@ -68,6 +69,7 @@ class Runner:
 
     store: TraceStore
     backend_for: Callable[[Plan], Backend]
+    embedding: EmbeddingBackend | None = None
     call_timeout_seconds: float = 120.0
     search_provider: str = "auto"
     secrets: tuple[str, ...] = field(default=(), repr=False)
@@ -133,10 +135,12 @@ class Runner:
             state,
             journal=self.store,
             reporter=reporter,
+            embedding=self.embedding if state.embedder else None,
             call_timeout_seconds=self.call_timeout_seconds,
             cancelled=self.cancelled,
             secrets=self.secrets,
         )
+        tools.lend(llm.embed)
         self.store.run_started(state.run_id, self.batch_id, state.case_id)
         try:
             actions = Actions(tools, reporter, Policy(state.approve), self.approver)
@@ -207,11 +211,17 @@ class Runner:
             reporter.notice(f"{plan.label}: invalid: {crash}")
             return [crash.finished]
 
+    def _embedder(self, tools: ToolRegistry) -> ModelInfo | None:
+        """The embedding model, for a run that has a tool which compares by meaning."""
+        return self.embedding.describe() if self.embedding and tools.compare_by_meaning else None
+
     def _hang_up(self) -> None:
         """Stop what is under way: no further call starts, and those that wait for a server wait no longer."""
         self.cancelled.set()
         for backend in list(self._in_use):
             backend.close()
+        if self.embedding is not None:
+            self.embedding.close()
 
     def _last_words(self, plan: Plan, state: AgentState, error: ShoestringError) -> None:
         """A trace of a run that cannot go on, if need be in the space kept back. The first fault is the one to tell."""
@@ -251,6 +261,7 @@ class Runner:
             now=plan.now.isoformat() if plan.now else None,
             evidence=plan.evidence,
             model=model,
+            embedder=self._embedder(tools),
             sampling=plan.sampling,
             limits=plan.limits.record(),
             batch_limits=self.batch.limits.record() if self.batch else None,

@@ -95,7 +95,7 @@ def _could_pay(state: AgentState, left: int) -> bool:
     prompt = _next_prompt_bound(state, left)
     if prompt is None:
         return False
-    prices = Prices(state.prices.prompt_microusd_per_1k, state.prices.completion_microusd_per_1k)
+    prices = Prices.of(state.prices)
     payable = prices.completion_tokens_for(left, prompt)
     return payable is None or payable >= min(MIN_COMPLETION_TOKENS, state.sampling.max_completion_tokens)
 
@@ -105,7 +105,7 @@ def _next_prompt_bound(state: AgentState, left: int) -> int | None:
 
     Where the server counts exactly the count is lower still, so whatever was refused by it is refused by this too.
     """
-    calls = rebuild(state)
+    calls = [call for call in rebuild(state) if not call.embeds()]
     step = state.steps[-1] if state.steps else None
     if not calls or step is None or len(step.actions) != len(step.results):
         return None

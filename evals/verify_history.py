@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import RawReply
 from agent.llm.bounds import Bound, answer_bound, grown_bound, sent_bytes_bound
+from agent.llm.embedder import PHASE, tokens_of_conversation
 from agent.llm.envelopes import decode, usage_of
+from agent.llm.vectors import read_vectors, with_blank_vectors
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
-from agent.state import AgentState, LedgerEntry, LLMCall, Usage, content_hash
+from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
 from agent.strategies.base import NO_REPLY
 from evals.rebuilt import Rebuilt, rebuild
 
@@ -26,25 +28,32 @@ def history_faults(state: AgentState) -> Iterator[str]:
     """One line for each place where calls, replies and prompts contradict each other."""
     stamps: set[str] = set()
     last: Rebuilt | None = None
+    last_embedding: Rebuilt | None = None
     for place, rebuilt in enumerate(rebuild(state)):
         is_cut_short = state.status == "cancelled" and place == len(state.calls) - 1
         if not (is_cut_short and rebuilt.raw):  # a person's stop may fall while the reply was being noted
-            yield from _raw_faults(place, rebuilt.call, rebuilt.raw)
+            yield from _raw_faults(place, rebuilt)
         if rebuilt.call.raw in stamps:
             yield f"calls[{place}]: its raw reply, with the server's own stamp, is that of an earlier call"
         if any(stamp in rebuilt.call.raw for stamp in _STAMPS):
             stamps.add(rebuilt.call.raw)
         yield from _base_faults(place, rebuilt)
+        yield from _bound_faults(place, rebuilt)
+        if rebuilt.embeds():
+            yield from _embedding_faults(state, place, rebuilt, last_embedding)
+            last_embedding = rebuilt
+            continue
+        yield from _kept_back(place, rebuilt)
         yield from _continuation(state, place, rebuilt, last)
         yield from _prompt_faults(state, place, rebuilt)
-        yield from _bound_faults(place, rebuilt)
         last = rebuilt
 
 
 # -- a call and its raw reply -----------------------------------------------------------------------------------------
 
 
-def _raw_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[str]:
+def _raw_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
+    call, raw = rebuilt.call, rebuilt.raw
     if raw is None and call.raw:
         yield f"calls[{place}]: has a reply without an HTTP status"
     counted = Usage() if raw is None else usage_of(raw)
@@ -52,10 +61,10 @@ def _raw_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[str
         said, found = getattr(call.usage, name), getattr(counted, name)
         if said != found:
             yield f"calls[{place}]: usage.{name} is {said}, and its raw reply says {found}"
-    yield from _error_faults(place, call, raw)
+    yield from _error_faults(place, call, raw, rebuilt.embeds())
 
 
-def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[str]:
+def _error_faults(place: int, call: LLMCall, raw: RawReply | None, embedded: bool) -> Iterator[str]:
     """The recorded error is the one that the raw reply gives; a cut prompt shows in the counts only."""
     said = call.error.error_type if call.error else None
     if raw is None:
@@ -63,7 +72,10 @@ def _error_faults(place: int, call: LLMCall, raw: RawReply | None) -> Iterator[s
             yield f"calls[{place}]: error {said} is called the model's, and there is no reply"
         return
     try:
-        decode(raw)
+        if embedded:
+            read_vectors(with_blank_vectors(raw), len(call.appended))
+        else:
+            decode(raw)
     except (ModelError, BackendError) as error:
         found = "repetition" if error.detail == "repetition" else error.error_type
         if said not in (found, None) or (said is None and isinstance(error, BackendError)):
@@ -113,7 +125,10 @@ def _goes_on(place: int, rebuilt: Rebuilt, last: Rebuilt) -> Iterator[str]:
         yield f"calls[{place}]: appends another reply than the one that the call before it received"
 
 
-def _retry(place: int, rebuilt: Rebuilt, last: Rebuilt) -> Iterator[str]:
+def _retry(place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
+    if last is None:
+        yield f"calls[{place}]: is a retry, and nothing was tried before it"
+        return
     call, error = rebuilt.call, last.call.error
     if call.attempt != last.call.attempt + 1 or call.step != last.call.step:
         yield f"calls[{place}]: attempt {call.attempt} of step {call.step} does not follow the call before it"
@@ -168,9 +183,6 @@ def _words(left: BudgetLeft) -> str:
 def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
     """A bound that rests on what the trace holds is worked out again. Tool schemas are not in it, only their hash."""
     call, entry, base, prompt = rebuilt.call, rebuilt.entry, rebuilt.base, rebuilt.prompt
-    kept = answer_bound(entry.purpose, prompt, [{}] if call.tools_hash else None, _bound_of(entry))
-    if entry.answer_tokens_bound != kept:
-        yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
     if entry.bound_kind == "grown":
         grown = grown_bound(prompt, base.call, call.tools_hash) if base else None
         expected = grown.tokens if grown else None
@@ -187,6 +199,31 @@ def _bound_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
             f"ledger[{place}]: a prompt bound of {entry.prompt_tokens_bound} tokens ({entry.bound_kind}), and the"
             f" prompt gives {'none of that kind' if expected is None else expected}"
         )
+
+
+def _kept_back(place: int, rebuilt: Rebuilt) -> Iterator[str]:
+    """What is kept back beside an action for the answer that may have to follow."""
+    call, entry = rebuilt.call, rebuilt.entry
+    kept = answer_bound(entry.purpose, rebuilt.prompt, [{}] if call.tools_hash else None, _bound_of(entry))
+    if entry.answer_tokens_bound != kept:
+        yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
+
+
+def _embedding_faults(state: AgentState, place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
+    """A call for vectors: texts alone, for a tool of its step, by the run's embedding model."""
+    call, entry = rebuilt.call, rebuilt.entry
+    if state.embedder is None:
+        yield f"calls[{place}]: asks for vectors, and the run has no embedding model"
+    if not call.appended or any(message != Message(role="user", content=message.content) for message in call.appended):
+        yield f"calls[{place}]: asks for vectors, and does not hold texts alone"
+    if call.phase != PHASE or call.schema_hash or call.tools_hash or call.stop or call.answer_caps or call.continues:
+        yield f"calls[{place}]: asks for vectors, and holds what belongs to a chat"
+    if (kept := tokens_of_conversation(state.ledger[:place])) != entry.answer_tokens_bound:
+        yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
+    if entry.bound_kind != "sent_bytes":
+        yield f"ledger[{place}]: texts are bounded by their bytes, and this bound is {entry.bound_kind}"
+    if call.attempt > 0:
+        yield from _retry(place, rebuilt, last)
 
 
 def _bound_of(entry: LedgerEntry) -> Bound:

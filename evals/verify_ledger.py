@@ -53,6 +53,10 @@ def _sent_caps(state: AgentState) -> Iterator[str]:
     wanted, window = state.sampling.max_completion_tokens, state.sampling.num_ctx
     for place, entry in enumerate(state.ledger):
         cap = entry.max_completion_tokens
+        if entry.purpose == "embed":
+            if cap:
+                yield f"ledger[{entry.index}]: a completion cap of {cap} tokens, and vectors take none"
+            continue
         if not min(MIN_COMPLETION_TOKENS, wanted) <= cap <= wanted:
             yield f"ledger[{entry.index}]: a completion cap of {cap} tokens, where {wanted} were asked for"
         yield from _exact_count(state, place)
@@ -73,11 +77,11 @@ def _exact_count(state: AgentState, place: int) -> Iterator[str]:
 
 def _replayed(state: AgentState) -> Iterator[str]:
     """The ledger through a fresh budget: would each call have been admitted, and charged like this?"""
-    prices = Prices(state.prices.prompt_microusd_per_1k, state.prices.completion_microusd_per_1k)
+    prices = Prices.of(state.prices)
     budget = BudgetEnforcer(Limits(state.limits.max_calls, state.limits.max_cost_microusd), prices)
     rebuilt = rebuild(state)
     for place, entry in enumerate(state.ledger):
-        if entry.prompt_tokens_bound < 0 or entry.max_completion_tokens < 1:
+        if entry.prompt_tokens_bound < 0 or entry.max_completion_tokens < (0 if entry.purpose == "embed" else 1):
             yield f"ledger[{place}]: a bound below zero or an empty completion cap"
             return
         try:
@@ -99,6 +103,8 @@ def _replayed(state: AgentState) -> Iterator[str]:
 def _wanted(state: AgentState, entry: LedgerEntry) -> int:
     """The completion cap that was asked for. What a batch's money left of it, the run's trace cannot know."""
     batch = state.batch_limits
+    if entry.purpose == "embed":
+        return 0
     if entry.shrunk_by == "batch" and batch is not None and batch.max_cost_microusd is not None:
         return entry.max_completion_tokens
     wanted = state.sampling.max_completion_tokens
@@ -146,13 +152,16 @@ def _overshoots(state: AgentState) -> Iterator[str]:
 
 
 def _seconds(state: AgentState) -> Iterator[str]:
-    """No call began after the deadline, and none outlived it, by the recorded times of calls and tools."""
+    """No call began after the deadline, and none outlived it, by the recorded times of calls and tools.
+
+    The time of a call for vectors is part of its tool's.
+    """
     limit = state.limits.max_seconds
     if limit is None:
         return
     in_tools = [sum(result.seconds for result in step.results) for step in state.steps]
     elapsed, tools_until = 0.0, 0
-    for call in state.calls:
+    for call in (call for call in state.calls if not state.embeds(call.index)):
         while tools_until < min(call.step, len(in_tools)):
             elapsed += in_tools[tools_until]
             tools_until += 1

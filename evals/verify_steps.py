@@ -53,13 +53,14 @@ def _step(state: AgentState, place: int, step: StepRecord) -> Iterator[str]:
 
 
 def _last_error(state: AgentState, step: StepRecord) -> CallError | None:
-    last = step.calls[-1] if step.calls else -1
-    return state.calls[last].error if 0 <= last < len(state.calls) else None
+    asked = [call for call in step.calls if 0 <= call < len(state.calls) and not state.embeds(call)]
+    return state.calls[asked[-1]].error if asked else None
 
 
 def _may_lack_results(state: AgentState) -> bool:
     harness = state.error is not None and state.error.fault == "harness"
-    return harness or state.status in ("cancelled", "confirmation_required")
+    in_a_tool = state.status == "error" and bool(state.calls) and state.embeds(state.calls[-1].index)
+    return harness or in_a_tool or state.status in ("cancelled", "confirmation_required")
 
 
 def _turns(state: AgentState) -> Iterator[str]:

@@ -14,7 +14,7 @@ from agent.budget import BudgetEnforcer, Limits, Prices
 from agent.errors import BackendError
 from agent.guards.approvals import Policy
 from agent.journal import Journal, NoJournal
-from agent.llm.backends.base import Backend, ChatRequest
+from agent.llm.backends.base import Backend, ChatRequest, EmbeddingBackend
 from agent.llm.backends.scripted import BYTES_PER_TOKEN, Script, ScriptedBackend, ScriptedReply
 from agent.llm.bounds import message_bytes
 from agent.llm.client import LLMClient
@@ -27,7 +27,7 @@ from agent.tools.registry import ToolRegistry, toolset
 from evals.code_version import code_version
 from evals.workspaces import listed
 
-PRICES = Prices(10_000, 30_000)
+PRICES = Prices(10_000, 30_000, 100)
 
 
 def turn(**fields: Any) -> str:
@@ -87,11 +87,13 @@ def new_run(
     now: datetime | None = None,
     workspace: Path | None = None,
     reporter: Reporter | None = None,
+    embedding: EmbeddingBackend | None = None,
+    secrets: tuple[str, ...] = (),
 ) -> Run:
     """A run that is ready to start. `tools_offered` are the only tools of the toolset that it has; all where None."""
     backend = _backend(script)
     offered = [tool for tool in toolset(tools_named) if tools_offered is None or tool.name in tools_offered]
-    tools = ToolRegistry(offered, ToolContext(corpus=corpus, now=now, workspace=workspace))
+    tools = ToolRegistry(offered, ToolContext(corpus=corpus, now=now, workspace=workspace, secrets=secrets))
     strategy = make_strategy(strategy_name, tools, max_completion_tokens)
     state = AgentState(
         run_id="run-1",
@@ -104,6 +106,7 @@ def new_run(
         corpus=str(corpus) if corpus else None,
         evidence=evidence,
         model=backend.describe(),
+        embedder=embedding.describe() if embedding else None,
         sampling=Sampling(temperature=0, seed=7, num_ctx=num_ctx, max_completion_tokens=max_completion_tokens),
         limits=limits.record(),
         batch_limits=parent.limits.record() if parent else None,
@@ -116,8 +119,16 @@ def new_run(
     reporter = reporter or NoticeReporter()
     enforcer = BudgetEnforcer(limits, PRICES, parent=parent)
     llm = LLMClient(
-        backend, enforcer, state, journal=journal or NoJournal(), reporter=reporter, sleep=lambda _seconds: None
+        backend,
+        enforcer,
+        state,
+        journal=journal or NoJournal(),
+        reporter=reporter,
+        embedding=embedding,
+        sleep=lambda _seconds: None,
+        secrets=secrets,
     )
+    tools.lend(llm.embed)
     actions = Actions(tools, reporter, Policy(state.approve), approver)
     return Run(state, llm, actions, strategy, reporter, iter(follow_ups))
 

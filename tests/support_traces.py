@@ -156,7 +156,7 @@ def _tell(call: LLMCall, left: BudgetLeft) -> None:
 
 def _reprice(state: AgentState, place: int, prompts: list[list[Message]]) -> None:
     entry, usage = state.ledger[place], state.calls[place].usage
-    prices = Prices(state.prices.prompt_microusd_per_1k, state.prices.completion_microusd_per_1k)
+    prices = Prices.of(state.prices)
     bound = None
     if place and entry.bound_kind == "grown":
         counted = state.calls[place - 1].usage

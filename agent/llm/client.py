@@ -1,7 +1,7 @@
 """LLMClient, the only door to a model: for every attempt reserve -> send -> settle -> record -> only then read.
 
 Retries, probes and repairs are attempts like any other: each is reserved, charged and recorded. A reply that cannot
-be read has been paid for.
+be read has been paid for. Calls for vectors go the same way (agent/llm/embedder.py).
 """
 
 from __future__ import annotations
@@ -12,23 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from agent.budget import BudgetEnforcer, Reservation
-from agent.errors import BackendError, BudgetExceededError, CancelledRunError, ModelError, NotSentError
+from agent.budget import BudgetEnforcer
+from agent.errors import BackendError, BudgetExceededError, ModelError
 from agent.journal import Journal
-from agent.llm.backends.base import Backend, ChatRequest, Envelope, RawReply
+from agent.llm.attempts import Attempt, Attempts, refuse_overshoot
+from agent.llm.backends.base import Backend, ChatRequest, EmbeddingBackend, Envelope, RawReply
 from agent.llm.bounds import Bound, answer_bound, rendered_bound
-from agent.llm.envelopes import usage_of
+from agent.llm.embedder import Embedder
 from agent.llm.history import Base, History, chargeable, prompt_bound
 from agent.llm.opening import call_error, open_envelope, refuse_cut_prompt
 from agent.llm.replies import TOOL_CALL, Reply, holds_call, read_reply, read_text, read_thinking
+from agent.llm.vectors import Vector
 from agent.prompts.budget_line import BudgetLeft
-from agent.redaction import redacted
 from agent.reporter import Reporter
-from agent.state import AgentState, LLMCall, Message, Purpose, Timing, content_hash
+from agent.state import AgentState, LLMCall, Message, Purpose, content_hash
 
-# How often a fault that may heal is tried again, by its type; each try is a call of the budget.
-RETRIES = {"server_busy": 3, "proxy_error": 1, "server_error": 1, "stream_error": 1, "stream_incomplete": 1}
-BACK_OFF_SECONDS = 0.5  # doubled at each further try
 # A strategy checks the fields of a constrained reply itself, so that the model is told which one is wrong.
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 ANY_ARRAY: dict[str, Any] = {"type": "array"}
@@ -72,6 +70,7 @@ class LLMClient:
         *,
         journal: Journal,
         reporter: Reporter,
+        embedding: EmbeddingBackend | None = None,
         call_timeout_seconds: float = 120.0,
         cancelled: threading.Event | None = None,
         sleep: Callable[[float], None] = time.sleep,
@@ -80,16 +79,29 @@ class LLMClient:
         self._backend = backend
         self._enforcer = enforcer
         self._state = state
-        self._journal = journal
         self._reporter = reporter
-        self._call_timeout_seconds = call_timeout_seconds
         self._cancelled = cancelled or threading.Event()
-        self._sleep = sleep
-        self._secrets = secrets
+        self._attempts = Attempts(
+            enforcer, state, journal, reporter, call_timeout_seconds, self._cancelled, sleep, secrets
+        )
+        self._embedder = Embedder(embedding, self._attempts) if embedding else None
         self._history = History()
         self._hashes: dict[int, tuple[Any, str]] = {}
         self._answer_caps: list[int] = []
-        self.step = 0
+
+    @property
+    def step(self) -> int:
+        """Which step is asking, from 0."""
+        return self._attempts.step
+
+    @step.setter
+    def step(self, index: int) -> None:
+        self._attempts.step = index
+
+    @property
+    def embed(self) -> Callable[[Sequence[str]], list[Vector]] | None:
+        """Gives texts as vectors (see `Embedder.embed`); None where the run has no embedding model."""
+        return self._embedder.embed if self._embedder else None
 
     @property
     def can_constrain(self) -> bool:
@@ -115,8 +127,7 @@ class LLMClient:
             BudgetExceededError: the cap is seconds.
             CancelledRunError: the person asked to stop.
         """
-        if self._cancelled.is_set():
-            raise CancelledRunError
+        self._attempts.refuse_cancelled()
         self._enforcer.refuse_late()
 
     def is_over(self) -> bool:
@@ -150,21 +161,12 @@ class LLMClient:
             BackendError: the server or the machine failed.
             CancelledRunError: the person asked to stop.
         """
-        attempt = 0
-        while True:
-            try:
-                return self._attempt(ask, attempt)
-            except BackendError as error:
-                if not error.retry or attempt >= RETRIES.get(error.error_type, 0):
-                    raise
-                self._wait(attempt, error)
-            attempt += 1
+        return self._attempts.repeated(lambda number: self._attempt(ask, number))
 
     # -- one attempt --------------------------------------------------------------------------------------------
 
     def _attempt(self, ask: Ask, attempt: int) -> Reply:
-        if self._cancelled.is_set():
-            raise CancelledRunError
+        self._attempts.refuse_cancelled()
         request = self._request(ask)
         bound = self._bound(request)
         reservation = self._enforcer.reserve(
@@ -175,17 +177,24 @@ class LLMClient:
             answer_tokens_bound=answer_bound(ask.purpose, request.messages, request.tools, bound),
         )
         entry = reservation.entry
-        self._state.ledger.append(entry)
         base = self._history.base(request.messages)
         call = self._new_call(request, ask.phase, entry.index, attempt, base)
-        self._state.calls.append(call)
-        request = replace(
-            request, max_completion_tokens=entry.max_completion_tokens, deadline_seconds=self._deadline_seconds()
+        capped = replace(request, max_completion_tokens=entry.max_completion_tokens)
+        raw = self._attempts.make(
+            Attempt(
+                call,
+                reservation,
+                send=lambda seconds: self._send(replace(capped, deadline_seconds=seconds)),
+                believed=lambda usage: chargeable(usage, request.messages, base, call.tools_hash),
+                sent=lambda entry, usage: self._history.sent(
+                    call.index, request.messages, entry, usage, call.tools_hash
+                ),
+            )
         )
-        self._journal.reserved(self._state.run_id, entry)
-        raw = self._send(request, reservation, call)
-        self._settle(reservation, call, request, raw)
         return self._read(ask, call, raw)
+
+    def _send(self, request: ChatRequest) -> RawReply:
+        return self._backend.send(request, self._reporter.text if request.stream else None)
 
     def _request(self, ask: Ask) -> ChatRequest:
         sampling = self._state.sampling
@@ -195,7 +204,7 @@ class LLMClient:
             temperature=sampling.temperature,
             seed=sampling.seed,
             num_ctx=sampling.num_ctx,
-            deadline_seconds=self._deadline_seconds(),
+            deadline_seconds=self._attempts.deadline_seconds(),
             schema=ask.schema if self._backend.can_constrain else None,
             tools=ask.tools if ask.send_tools else None,
             stream=ask.stream,
@@ -238,10 +247,6 @@ class LLMClient:
             )
         return min(cap, room)
 
-    def _deadline_seconds(self) -> float:
-        left = self._enforcer.seconds_left()
-        return self._call_timeout_seconds if left is None else max(0.001, min(left, self._call_timeout_seconds))
-
     def _new_call(self, request: ChatRequest, phase: str, index: int, attempt: int, base: Base | None) -> LLMCall:
         carried = base.carried if base else 0
         return LLMCall(
@@ -268,46 +273,6 @@ class LLMClient:
         caps, self._answer_caps = self._answer_caps, []
         return caps
 
-    def _send(self, request: ChatRequest, reservation: Reservation, call: LLMCall) -> RawReply:
-        started = time.perf_counter()
-        try:
-            raw = self._backend.send(request, self._reporter.text if request.stream else None)
-            return replace(raw, body=redacted(raw.body, self._secrets))
-        except NotSentError as error:
-            self._give_back(reservation, call, error)
-            raise
-        except BaseException as error:  # whatever ended it, Ctrl-C included, something was sent and is paid for
-            call.timing = Timing(total=time.perf_counter() - started)
-            stopped = self._cancelled.is_set()  # then whoever stopped the run also hung up on the server
-            if isinstance(error, BackendError) and not stopped:
-                call.error = call_error(error)
-            self._settle(reservation, call, request, None)
-            if isinstance(error, BackendError) and stopped:
-                raise CancelledRunError from error
-            self._refuse_late(error)
-            raise
-
-    def _refuse_late(self, error: BaseException) -> None:
-        """A call that the run's own clock ended is no fault of the server."""
-        left = self._enforcer.seconds_left()
-        if isinstance(error, BackendError) and error.error_type == "deadline" and left is not None and left <= 0:
-            raise BudgetExceededError("seconds", "the time of the run was over before the reply was whole") from error
-
-    def _give_back(self, reservation: Reservation, call: LLMCall, error: NotSentError) -> None:
-        call.error = call_error(error)
-        self._journal.settled(self._state.run_id, self._enforcer.release(reservation))
-
-    def _settle(self, reservation: Reservation, call: LLMCall, request: ChatRequest, raw: RawReply | None) -> None:
-        if raw is not None:
-            call.endpoint, call.http_status, call.content_type = raw.endpoint, raw.status, raw.content_type
-            call.raw, call.streamed = raw.body, raw.streamed
-            call.usage = usage_of(raw)
-            call.timing = Timing(total=raw.seconds)
-        usage = chargeable(call.usage, request.messages, self._history.base(request.messages), call.tools_hash)
-        entry = self._enforcer.settle(reservation, usage)
-        self._history.sent(call.index, request.messages, entry, usage, call.tools_hash)
-        self._journal.settled(self._state.run_id, entry)
-
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _read(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
@@ -323,10 +288,7 @@ class LLMClient:
 
     def _decoded(self, ask: Ask, call: LLMCall, raw: RawReply) -> Reply:
         entry = self._state.ledger[call.index]
-        if entry.settled_as == "overshoot":
-            raise BudgetExceededError(
-                "overshoot", "the server counted more tokens than the call was allowed; the run ends here"
-            )
+        refuse_overshoot(entry)
         envelope = open_envelope(raw)
         self._note_timing(call, envelope)
         self._history.replied(envelope.content)
@@ -350,14 +312,6 @@ class LLMClient:
         call.timing.load = envelope.load_seconds
         call.timing.prompt = envelope.prompt_seconds
         call.timing.completion = envelope.completion_seconds
-
-    def _wait(self, attempt: int, error: BackendError) -> None:
-        seconds = BACK_OFF_SECONDS * 2**attempt
-        left = self._enforcer.seconds_left()
-        if left is not None and left <= seconds:
-            raise error
-        self._reporter.notice(f"{error.error_type}: {error}; trying again in {seconds:g} s (the try counts as a call)")
-        self._sleep(seconds)
 
     # -- small things -------------------------------------------------------------------------------------------
 

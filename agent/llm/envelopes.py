@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from agent.errors import BackendError
-from agent.llm.backends.base import Envelope, RawReply
+from agent.llm.backends.base import OLLAMA_EMBED, V1_EMBED, Envelope, RawReply
 from agent.llm.faults import error_text, has_crashed, looks_like_html, one_line, raise_for_status, raise_for_text
 from agent.llm.native_envelope import native_usage, read_native
 from agent.llm.v1_envelope import read_v1, v1_usage
@@ -49,6 +49,8 @@ def usage_of(reply: RawReply) -> Usage:
         return usage
     for document in documents:
         usage = merged(usage, v1_usage(document) if _is_v1(reply) else native_usage(document))
+    if reply.endpoint in (OLLAMA_EMBED, V1_EMBED) and usage.prompt_tokens is not None:
+        return usage.model_copy(update={"completion_tokens": 0})  # nothing is written where texts become vectors
     return usage
 
 

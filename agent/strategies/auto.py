@@ -77,7 +77,8 @@ class Auto:
 
     def _put_aside(self, probe: Decision, state: AgentState) -> None:
         """Another decision takes the probe's place; what happened to a call in it is counted all the same."""
-        written = state.calls[-1].usage.completion_tokens
+        asked = state.last_chat
+        written = asked.usage.completion_tokens if asked else None
         kinds = (fault_kind(error, tools_offered=True, completion_tokens=written) for error in probe.refused)
         self._tool_faults = [kind for kind in kinds if kind is not None]
 

@@ -66,12 +66,13 @@ def payable_calls(state: AgentState, left: BudgetLeft) -> int | None:
 def _prices(state: AgentState) -> list[int]:
     """What the calls cost that a reply came to: as counted, or, from a server that never counts, as reserved.
 
-    A call that the server refused or broke off was charged all that it might have cost, which says nothing of others.
+    A call that the server refused or broke off was charged all that it might have cost, which says nothing of others;
+    nor does one for vectors.
     """
     replied = [
         entry
         for entry, call in zip(state.ledger, state.calls, strict=True)
-        if call.error is None or call.error.fault == "model"
+        if entry.purpose != "embed" and (call.error is None or call.error.fault == "model")
     ]
     counted = [entry.settled_microusd for entry in replied if entry.settled_as == "counted"]
     return counted or [entry.settled_microusd for entry in replied]

@@ -15,7 +15,8 @@ from agent.egress.fetch import Reach
 from agent.sandbox.ladder import Isolation
 from agent.state import LOOP_REFUSALS
 
-# Gives each text's meaning as a vector of one length.
+# Gives the meaning of each text as a vector, by one call to a model: agent/llm/embedder.py says what it raises.
+# The call counts against the run's budget, so that no tool may leave it behind on another thread.
 Embed = Callable[[Sequence[str]], list[list[float]]]
 # Installs the libraries of the optional toolsets, at the versions of the lock file.
 INSTALL_EXTRAS = "make extras"
@@ -106,8 +107,9 @@ class Tool(ABC, Generic[P]):
 
     `self_timed` tools keep `timeout_seconds` themselves (a process they kill); the others are timed by the registry.
     `contained` is whether a tool writes nowhere but in the workspace, or executes nothing but in the run's sandbox.
-    `free_text` names the parameter that is a search in plain language, where there is one. `keywords` are words of a
-    user's message, in lower case, that point at this tool.
+    One that `compares_by_meaning` uses `ToolContext.embed` where the run has it, and is `self_timed`. `free_text` names
+    the parameter that is a search in plain language, where there is one. `keywords` are words of a user's message, in
+    lower case, that point at this tool.
     """
 
     name: str
@@ -117,6 +119,7 @@ class Tool(ABC, Generic[P]):
     timeout_seconds: float = 15.0
     max_chars: ClassVar[int] = 3000
     self_timed: ClassVar[bool] = False
+    compares_by_meaning: ClassVar[bool] = False
     free_text: ClassVar[str | None] = None
     keywords: ClassVar[tuple[str, ...]] = ()
     params: type[P]

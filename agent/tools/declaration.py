@@ -39,6 +39,8 @@ def derived_from(tool: Tool[Any]) -> Derived:
     derived = _derive(tool.name, tool.description, params)
     if tool.free_text is not None and tool.free_text not in derived.schema["properties"]:
         raise TypeError(f"{tool.name}: free_text names no parameter of it")
+    if tool.compares_by_meaning and not tool.self_timed:
+        raise TypeError(f"{tool.name}: compares_by_meaning needs self_timed: a call to a model is not left behind")
     return derived
 
 

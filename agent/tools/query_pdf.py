@@ -1,7 +1,7 @@
 """query_pdf: the parts of a PDF of the workspace that say most about a query.
 
-The file is opened here, beneath the workspace; what is in it is read isolated. Parts are ranked by the words that they
-share with the query, or by meaning where the run lends an `embed`.
+The file is opened here, beneath the workspace; what is in it is read isolated. Parts are ranked by meaning where the
+run has an embedding model and its budget allows the call, else by the words that they share with the query.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from agent.errors import BudgetExceededError
 from agent.sandbox.base import Limits, SandboxError
 from agent.sandbox.parsing import parsed
 from agent.tools.base import INSTALL_EXTRAS, Embed, Params, Tool, ToolContext, ToolError
@@ -28,7 +29,9 @@ MAX_PAGES = 5000
 MAX_TEXT_CHARS = 2_000_000
 CHUNK_CHARS = 500
 MAX_CHUNKS_SHOWN = 3
-MAX_EMBEDDED = 512  # of a long document only the parts that share most words with the query are compared by meaning
+# Of a longer document (some 25 pages) those parts are compared by meaning that share most words with the query, and, as
+# far as there is room, those from its beginning: every text that is sent is paid for and stands in the trace.
+MAX_EMBEDDED = 128
 PARSE_SECONDS = 15.0
 _JSON_BYTES_A_CHAR = 6  # a character as an escape
 
@@ -72,7 +75,9 @@ class QueryPdf(Tool[QueryPdfParams]):
     name = "query_pdf"
     description = "Looks in one PDF and returns the parts that fit a query best, with their pages."
     effect = "read"
-    timeout_seconds = PARSE_SECONDS + 5.0
+    timeout_seconds = PARSE_SECONDS  # of its parsing; a call for vectors has the time of a call to a model
+    self_timed = True
+    compares_by_meaning = True
     max_chars = 2000
     free_text = "query"
     keywords = ("pdf", "the document", "the paper", "the manual", "the report", "which page", "on what page")
@@ -80,6 +85,7 @@ class QueryPdf(Tool[QueryPdfParams]):
 
     def __init__(self, parse_seconds: float = PARSE_SECONDS):
         self._limits = Limits(seconds=parse_seconds, output=MAX_TEXT_CHARS * _JSON_BYTES_A_CHAR + (1 << 20))
+        self._vectors: dict[str, list[float]] = {}  # of this run's texts, so that none is paid for twice
 
     def run(self, params: QueryPdfParams, context: ToolContext) -> str:
         """At most three parts of 500 characters, the best first.
@@ -88,6 +94,7 @@ class QueryPdf(Tool[QueryPdfParams]):
             ToolError: missing_extra; what keeps the file from being opened; too_large, encrypted, broken, no_text,
                 bad_args (no word in the query) or empty; what keeps it from being parsed isolated.
             StoreError: the disk fails.
+            BackendError, CancelledRunError: from the call for vectors.
         """
         if importlib.util.find_spec("pypdf") is None:
             raise ToolError("missing_extra", f"PDFs need one more package. Install it with: {INSTALL_EXTRAS}")
@@ -98,12 +105,37 @@ class QueryPdf(Tool[QueryPdfParams]):
         chunks = _chunks(pdf.pages)
         if not chunks:
             raise ToolError("no_text", f"{path} holds no text: its pages are pictures, such as scans.")
-        best, how = _best(params.query, chunks, context.embed)
+        best, how = self._best(params.query, chunks, context.embed)
         if not best:
             raise ToolError("empty", f"No part of {path} holds a word of the query. Try other words.")
         read = f", of which the first {len(pdf.pages)} were read" if len(pdf.pages) < pdf.count else ""
         parts = [f"[page {chunk.page}] {chunk.text}" for chunk in best]
         return "\n\n".join([f"{path}: {pdf.count} pages{read}; {how}:", *parts])
+
+    def _best(self, query: str, chunks: list[Chunk], embed: Embed | None) -> tuple[list[Chunk], str]:
+        """The parts to show, best first, and in words what makes them the best."""
+        if not query.strip():
+            return chunks[:MAX_CHUNKS_SHOWN], "its beginning"
+        if embed is None:
+            return _by_keyword(query, chunks, MAX_CHUNKS_SHOWN), "the parts that fit best by keyword"
+        try:
+            return self._by_meaning(query, chunks, embed), "the parts that fit best by meaning"
+        except BudgetExceededError:
+            found = _by_keyword(query, chunks, MAX_CHUNKS_SHOWN)
+            return found, "the parts that fit best by keyword (no call was left to compare them by meaning)"
+
+    def _by_meaning(self, query: str, chunks: list[Chunk], embed: Embed) -> list[Chunk]:
+        """The parts whose vectors point most nearly where the query's does."""
+        compared = _compared(query, chunks)
+        if new := [text for text in (query, *(chunk.text for chunk in compared)) if text not in self._vectors]:
+            self._vectors |= zip(new, embed(new), strict=True)
+        wanted = self._vectors[query]
+        nearest = sorted(compared, key=lambda chunk: -_cosine(wanted, self._vectors[chunk.text]))
+        return nearest[:MAX_CHUNKS_SHOWN]
+
+    def close(self) -> None:
+        """Forget the vectors."""
+        self._vectors.clear()
 
     def _parsed(self, path: str, data: bytes, context: ToolContext) -> PdfText:
         request = {"max_pages": MAX_PAGES, "max_chars": MAX_TEXT_CHARS}
@@ -145,16 +177,6 @@ def _parts(text: str) -> Iterator[str]:
         start = end + 1 if text[end : end + 1] == " " else end
 
 
-def _best(query: str, chunks: list[Chunk], embed: Embed | None) -> tuple[list[Chunk], str]:
-    """The parts to show, best first, and in words what makes them the best."""
-    if not query.strip():
-        return chunks[:MAX_CHUNKS_SHOWN], "its beginning"
-    if embed is None:
-        return _by_keyword(query, chunks, MAX_CHUNKS_SHOWN), "the parts that fit best by keyword"
-    compared = chunks if len(chunks) <= MAX_EMBEDDED else _by_keyword(query, chunks, MAX_EMBEDDED)
-    return _by_meaning(query, compared, embed), "the parts that fit best by meaning"
-
-
 def _by_keyword(query: str, chunks: list[Chunk], most: int) -> list[Chunk]:
     """The parts that hold any word of the query, by bm25; equal ranks in the order of the document."""
     match = " OR ".join(f'"{term}"' for term in query_terms(query))  # quoted words are never FTS5 syntax
@@ -168,11 +190,13 @@ def _by_keyword(query: str, chunks: list[Chunk], most: int) -> list[Chunk]:
         return [chunks[number] for (number,) in found]
 
 
-def _by_meaning(query: str, chunks: list[Chunk], embed: Embed) -> list[Chunk]:
-    """The parts whose vectors point most nearly where the query's does."""
-    wanted, *vectors = embed([query, *(chunk.text for chunk in chunks)])
-    scored = sorted(zip(chunks, vectors, strict=True), key=lambda pair: -_cosine(wanted, pair[1]))
-    return [chunk for chunk, _ in scored[:MAX_CHUNKS_SHOWN]]
+def _compared(query: str, chunks: list[Chunk]) -> list[Chunk]:
+    """The parts that are compared by meaning, each text once."""
+    distinct = list({chunk.text: chunk for chunk in reversed(chunks)}.values())[::-1]
+    if len(distinct) <= MAX_EMBEDDED:
+        return distinct
+    likely = dict.fromkeys(_by_keyword(query, distinct, MAX_EMBEDDED))
+    return list(likely | dict.fromkeys(distinct))[:MAX_EMBEDDED]
 
 
 def _cosine(one: list[float], other: list[float]) -> float:

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pydantic import ValidationError
@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from agent.errors import UsageError
 from agent.redaction import holds_secret, redacted
 from agent.state import ToolCall, ToolResult, content_hash
-from agent.tools.base import Effect, Excerpt, Params, Tool, ToolContext, ToolError
+from agent.tools.base import Effect, Embed, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.browse import Browse
 from agent.tools.calculate_math import CalculateMath
 from agent.tools.clock import Clock
@@ -86,6 +86,15 @@ class ToolRegistry:
             raise ValueError(f"two tools share a name: {', '.join(tool.name for tool in tools)}")
         self._context = context
         self._derived = {tool.name: derived_from(tool) for tool in tools}
+
+    @property
+    def compare_by_meaning(self) -> bool:
+        """Whether any of the tools compares texts by their meaning where it can."""
+        return any(tool.compares_by_meaning for tool in self._tools.values())
+
+    def lend(self, embed: Embed | None) -> None:
+        """Let the tools compare texts by their meaning, in the calls from now on."""
+        self._context = replace(self._context, embed=embed)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -192,6 +201,7 @@ class ToolRegistry:
 
         Raises:
             UsageError: what the person set up for the tool (a corpus folder) cannot be used.
+            BackendError, CancelledRunError: from a call for vectors (agent/llm/embedder.py).
         """
         started = time.monotonic()
         try:
@@ -233,10 +243,11 @@ class ToolRegistry:
 
     def _call(self, checked: CheckedCall) -> str | Excerpt:
         tool = checked.tool
+        context = self._context if tool.compares_by_meaning else replace(self._context, embed=None)
         if tool.self_timed:
-            result: str | Excerpt = tool.run(checked.params, self._context)
+            result: str | Excerpt = tool.run(checked.params, context)
             return result
-        return _within(tool, checked.params, self._context)
+        return _within(tool, checked.params, context)
 
     def _unknown(self, name: str) -> str:
         near = difflib.get_close_matches(name[:_MAX_NAME_SHOWN], self.names, n=1)

@@ -1,12 +1,15 @@
-"""What a backend is: it sends one request once and hands back the body as it came."""
+"""What a backend is: it sends one request once and hands back the body as it came, of replies or of vectors."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from agent.state import Message, ModelInfo, Usage
+
+OLLAMA_EMBED = "/api/embed"
+V1_EMBED = "/v1/embeddings"
 
 
 @dataclass(frozen=True)
@@ -98,3 +101,25 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Let go of processes and sockets. Harmless when called twice."""
+
+
+class EmbeddingBackend(Protocol):
+    """One embedding model on one server."""
+
+    def describe(self) -> ModelInfo:
+        """Which weights will compare the texts.
+
+        Raises:
+            BackendError: the server does not answer, or does not have the model.
+        """
+
+    def embed(self, texts: Sequence[str], deadline_seconds: float) -> RawReply:
+        """One attempt for all texts. Any HTTP status comes back as a RawReply.
+
+        Raises:
+            NotSentError: nothing left this process.
+            BackendError: the connection broke, or the deadline passed, after something was sent.
+        """
+
+    def close(self) -> None:
+        """Hang up a call that is under way."""

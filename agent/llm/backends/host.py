@@ -45,8 +45,10 @@ def _host_and_port(authority: str, default: int) -> tuple[str, int]:
     return host, int(digits) if is_port else default
 
 
-def v1_url(value: str) -> str:
-    """LLM_BASE_URL as the address that `/v1/...` is put after, given with or without `/v1` at its end.
+def v1_url(value: str, settings: str = "LLM") -> str:
+    """LLM_BASE_URL (EMBEDDING_BASE_URL) as the address that `/v1/...` is put after, with or without `/v1` at its end.
+
+    `settings` is what the settings' names begin with, for the messages.
 
     Raises:
         UsageError: it is no http(s) address, or holds a password.
@@ -57,11 +59,13 @@ def v1_url(value: str) -> str:
         parts = urlsplit(text)
         _ = parts.port  # raises where it is no port
     except ValueError as error:
-        raise UsageError(f"LLM_BASE_URL: not an address ({error}); write it like http://127.0.0.1:8080/v1") from None
+        raise UsageError(
+            f"{settings}_BASE_URL: not an address ({error}); write it like http://127.0.0.1:8080/v1"
+        ) from None
     if parts.scheme not in _PORTS or not parts.hostname:
-        raise UsageError("LLM_BASE_URL: not an http(s) address; write it like http://127.0.0.1:8080/v1")
+        raise UsageError(f"{settings}_BASE_URL: not an http(s) address; write it like http://127.0.0.1:8080/v1")
     if "@" in parts.netloc:
-        raise UsageError("LLM_BASE_URL holds a password; put the key into LLM_API_KEY instead")
+        raise UsageError(f"{settings}_BASE_URL holds a password; put the key into {settings}_API_KEY instead")
     if parts.query or parts.fragment:
-        raise UsageError("LLM_BASE_URL has a query or a fragment; write it like http://127.0.0.1:8080/v1")
+        raise UsageError(f"{settings}_BASE_URL has a query or a fragment; write it like http://127.0.0.1:8080/v1")
     return text.rstrip("/").removesuffix("/v1")

@@ -25,7 +25,9 @@ class Transport:
 
     def __init__(self, url: str, *, bearer: str | None = None) -> None:
         if bearer is not None and not (bearer.isascii() and bearer.isprintable() and " " not in bearer):
-            raise UsageError("LLM_API_KEY holds characters that cannot stand in an HTTP header; copy it again")
+            raise UsageError(
+                "LLM_API_KEY (or EMBEDDING_API_KEY) holds characters that cannot stand in an HTTP header; copy it again"
+            )
         self._server = Server(url.rstrip("/"), bearer)
         self._watches: set[Watch] = set()
         self._lock = threading.Lock()

@@ -28,7 +28,8 @@ LOOK_UP_SECONDS = 10.0
 class OpenAIBackend:
     """One model on one `/v1` server.
 
-    `base_url` may end in `/v1` or not. `extra_body` holds fields that only this server knows (`cache_prompt`);
+    `base_url` may end in `/v1` or not. `settings` is what the names of the settings that it came from begin with, for
+    messages. `extra_body` holds fields that only this server knows (`cache_prompt`);
     nothing that is sent anyway can be changed by it.
     """
 
@@ -36,10 +37,17 @@ class OpenAIBackend:
     can_constrain = True
 
     def __init__(
-        self, base_url: str, model: str, *, api_key: str | None = None, extra_body: Mapping[str, Any] | None = None
+        self,
+        base_url: str,
+        model: str,
+        *,
+        api_key: str | None = None,
+        extra_body: Mapping[str, Any] | None = None,
+        settings: str = "LLM",
     ) -> None:
-        self.url = v1_url(base_url)
+        self.url = v1_url(base_url, settings)
         self.model = model
+        self._settings = settings
         self._extra_body = dict(extra_body or {})
         self._transport = Transport(self.url, bearer=api_key)
 
@@ -99,7 +107,8 @@ class OpenAIBackend:
         if found is None:
             there = ", ".join(sorted(listed or {})) or "no model at all"
             raise BackendError(
-                "model_not_found", f"{self.url} has no model {self.model!r}; set LLM_MODEL to one of: {one_line(there)}"
+                "model_not_found",
+                f"{self.url} has no model {self.model!r}; set {self._settings}_MODEL to one of: {one_line(there)}",
             )
         meta = found.get("meta")
         trained_for = meta.get("n_ctx_train") if isinstance(meta, dict) else None

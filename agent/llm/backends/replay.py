@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import cast
 
 from agent.errors import BackendError, BackendErrorType, CancelledRunError, NotSentError, ReplayMismatchError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
 from agent.llm.bounds import MESSAGE_ALLOWANCE
+from agent.llm.vectors import with_blank_vectors
 from agent.state import AgentState, LLMCall, Message, ModelInfo, content_hash
 
 SHOWN_CHARS = 120
@@ -53,14 +55,37 @@ class ReplayBackend:
         """
         if self.is_finished:
             raise ReplayMismatchError(f"the trace ends after {self._next} calls and a further one was asked for")
-        call, prompt = self._trace.calls[self._next], self._prompts[self._next]
-        self._refuse_other(request, call, prompt)
+        self._refuse_other(request, self._trace.calls[self._next], self._prompts[self._next])
+        return self._reply()
+
+    def _reply(self) -> RawReply:
+        """The next recorded reply."""
+        call = self._trace.calls[self._next]
         self._next += 1
         if call.http_status is None:
             raise self._failure(call)
         return RawReply(
             call.endpoint, call.http_status, call.content_type, call.raw, call.streamed, seconds=call.timing.total
         )
+
+    @property
+    def embeds_next(self) -> bool:
+        """Whether the next recorded call is one for vectors."""
+        return not self.is_finished and self._trace.embeds(self._next)
+
+    def next_texts(self) -> list[str]:
+        """What the next recorded call sent, text by text."""
+        return [message.content for message in self._prompts[self._next]]
+
+    def embed(self, texts: Sequence[str], deadline_seconds: float) -> RawReply:  # noqa: ARG002  the protocol's form
+        """The recorded reply for these very texts, with vectors that say nothing, or the recorded failure.
+
+        Raises:
+            ReplayMismatchError: something else was recorded here.
+        """
+        if not self.embeds_next or self.next_texts() != list(texts):
+            raise ReplayMismatchError(f"call {self._next + 1}: other texts, or none, were embedded here")
+        return with_blank_vectors(self._reply())
 
     def close(self) -> None:
         """Nothing is held."""
