@@ -17,6 +17,7 @@ from agent.prompts.budget_line import usd
 from agent.sandbox.leftovers import sweep
 from agent.state import AgentState, LimitsRecord
 from cli.compose import backends, settings_of
+from cli.embeddings import embeddings
 from cli.escape import inert
 from cli.intake import MAX_TASK_BYTES, check_task, read_task, too_long
 from cli.log import keep_log
@@ -106,12 +107,13 @@ def chat(args: Namespace) -> int:
     with (
         TraceStore(settings.traces_dir, settings.secret_values()) as store,
         backends(settings, [plan], reporter.notice) as backend_for,
+        embeddings(settings, [plan]) as embedding,
     ):
         turns = _turns(opening, _line_reader(reporter.console), person, reporter)
         first = next(turns, None)
         if first is None:
             return OK
-        runner = make_runner(settings, store, backend_for, person, can_ask=is_at_terminal())
+        runner = make_runner(settings, store, backend_for, person, embedding=embedding, can_ask=is_at_terminal())
         finished = runner.run(replace(plan, task=first), reporter, follow_ups=turns)
     tell_end(finished, reporter)
     used_up = finished.state.status == "completed" and not reporter.is_budget_left

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from agent.config import Settings, load_settings
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
@@ -72,12 +74,11 @@ def web_access(settings: Settings) -> WebAccess:
     persons_target("WEATHER_BASE_URL", settings.weather_base_url)
     if settings.searxng_url is not None:
         persons_target("SEARXNG_URL", settings.searxng_url)
-    key = settings.search_api_key
     return WebAccess(
         reach=Reach(Intranet.of(settings.intranet_hosts)),
         weather_url=settings.weather_base_url,
         searxng_url=settings.searxng_url,
-        search_api_key=key.get_secret_value() if key else None,
+        search_api_key=plain(settings.search_api_key),
         chromium_path=settings.chromium_path,
     )
 
@@ -105,6 +106,11 @@ def backends(settings: Settings, plans: Iterable[Plan], tell: Tell) -> Iterator[
         yield lambda _plan: backend
     finally:
         backend.close()
+
+
+def plain(value: SecretStr | None) -> str | None:
+    """A secret setting as it is sent, None where it is not set."""
+    return value.get_secret_value() if value else None
 
 
 def with_model(settings: Settings, model: str | None) -> Settings:
@@ -179,8 +185,7 @@ def openai(settings: Settings) -> OpenAIBackend:
     """
     if settings.llm_base_url is None:
         raise UsageError("--backend openai needs LLM_BASE_URL; set it to the server's address, ending in /v1")
-    key = settings.llm_api_key
-    return OpenAIBackend(settings.llm_base_url, settings.llm_model, api_key=key.get_secret_value() if key else None)
+    return OpenAIBackend(settings.llm_base_url, settings.llm_model, api_key=plain(settings.llm_api_key))
 
 
 def embedded(settings: Settings, *, log_folder: Path | None = None) -> Backend:

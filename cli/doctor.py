@@ -21,6 +21,7 @@ from agent.tools.base import ToolError
 from agent.tools.browser_process import NAMES as CHROMIUM
 from agent.tools.web_search import search_live
 from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
+from cli.embeddings import embedding_server
 from cli.escape import inert_line
 from cli.outcome import INVALID, OK
 from cli.terminal import make_console, print_labelled
@@ -70,6 +71,7 @@ def checks(settings: Settings) -> Iterator[Check]:
     """Every check, one after the other: some wait for a server."""
     yield check_python(sys.version_info[:2])
     yield from check_backend(settings)
+    yield check_embeddings(settings)
     yield check_search(settings)
     yield from check_sandbox(settings)
     yield from check_programs(settings)
@@ -159,6 +161,23 @@ def _embedded(settings: Settings, *, needed: bool) -> Iterator[Check]:
             yield from _model(settings, server, "make setup")
         finally:
             server.close()
+
+
+def check_embeddings(settings: Settings) -> Check:
+    """The model that compares texts by their meaning, where one is set."""
+    if settings.embedding_model is None:
+        return Check("embeddings", True, "no EMBEDDING_MODEL: query_pdf compares words")
+    try:
+        server = embedding_server(settings)
+    except UsageError as error:
+        return Check("embeddings", False, str(error), "set EMBEDDING_BASE_URL")
+    try:
+        model = server.describe()
+    except BackendError as error:
+        return Check("embeddings", False, str(error), "start that server, or leave EMBEDDING_MODEL empty")
+    finally:
+        server.close()
+    return Check("embeddings", True, f"{model.name} ({model.backend})")
 
 
 def check_search(settings: Settings) -> Check:

@@ -96,6 +96,8 @@ def _head(state: AgentState) -> Iterator[Entry]:
         f"temperature {sampling.temperature:g}, seed {sampling.seed}, window {sampling.num_ctx:,} tokens,"
         f" replies up to {sampling.max_completion_tokens:,} tokens",
     )
+    if state.embedder is not None:
+        yield _entry("embedder", f"{state.embedder.name} ({state.embedder.backend}) compares texts by meaning")
     yield _entry("tools", ", ".join(state.tools) or "none")
     yield _entry("began", state.started_at or "unknown")
 
@@ -142,6 +144,8 @@ def _describe_call(state: AgentState, call: LLMCall) -> str:
     """Tokens, money, time and fault of one request, in one line."""
     usage = call.usage
     parts = [f"{call.index + 1}: {_count(usage.prompt_tokens)} + {_count(usage.completion_tokens)} tokens"]
+    if state.embeds(call.index):
+        parts.append(f"{len(call.appended)} texts as vectors")
     if usage.cached_tokens is not None:
         parts.append(f"{usage.cached_tokens:,} cached")
     entry = next((entry for entry in state.ledger if entry.index == call.index), None)

@@ -22,6 +22,7 @@ from agent.prompts.budget_line import usd
 from agent.sandbox.leftovers import sweep
 from cli.board import Board
 from cli.compose import ROOT, backends, check_models, git_commit, settings_of, warn_of_external, web_access, with_model
+from cli.embeddings import embeddings
 from cli.escape import inert_line
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -168,10 +169,11 @@ def _run_on(
 ) -> None:
     """The runs with one model, until they have ended or a person has stopped them."""
     settings, plans = with_model(batch.settings, model), [plan for plan in batch.plans if plan.model == model]
-    with backends(settings, plans, board.tell) as backend_for:
+    with backends(settings, plans, board.tell) as backend_for, embeddings(settings, plans) as embedding:
         runner = Runner(
             store=store,
             backend_for=backend_for,
+            embedding=embedding,
             call_timeout_seconds=settings.call_timeout_seconds,
             search_provider=settings.search_provider,
             secrets=settings.secret_values(),

@@ -8,10 +8,12 @@ from argparse import Namespace
 
 from agent.config import Settings
 from agent.guards.approvals import parse_rules
+from agent.llm.backends.base import EmbeddingBackend
 from agent.reporter import SilentReporter
 from agent.sandbox.leftovers import sweep
 from agent.state import AgentState
 from cli.compose import BackendFor, backends, git_commit, settings_of, warn_of_external, web_access
+from cli.embeddings import embeddings
 from cli.intake import read_task
 from cli.log import keep_log
 from cli.mcp_servers import offer_mcp
@@ -45,8 +47,10 @@ def one_task(args: Namespace) -> int:
     with (
         TraceStore(settings.traces_dir, settings.secret_values()) as store,
         backends(settings, [plan], reporter.notice) as backend_for,
+        embeddings(settings, [plan]) as embedding,
     ):
-        finished = make_runner(settings, store, backend_for, person, can_ask=can_ask).run(plan, reporter)
+        runner = make_runner(settings, store, backend_for, person, embedding=embedding, can_ask=can_ask)
+        finished = runner.run(plan, reporter)
     tell_end(finished, reporter)
     if args.json:
         print(json.dumps(summary(finished)), flush=True)
@@ -54,12 +58,19 @@ def one_task(args: Namespace) -> int:
 
 
 def make_runner(
-    settings: Settings, store: TraceStore, backend_for: BackendFor, person: Person, *, can_ask: bool
+    settings: Settings,
+    store: TraceStore,
+    backend_for: BackendFor,
+    person: Person,
+    *,
+    embedding: EmbeddingBackend | None,
+    can_ask: bool,
 ) -> Runner:
     """What carries out a single run. The person is asked about calls only where they `can_ask`."""
     return Runner(
         store=store,
         backend_for=backend_for,
+        embedding=embedding,
         call_timeout_seconds=settings.call_timeout_seconds,
         search_provider=settings.search_provider,
         secrets=settings.secret_values(),

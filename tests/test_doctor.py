@@ -72,7 +72,7 @@ def test_a_machine_that_has_everything_is_ok(desk: Desk) -> None:
     with ollama(LLAMA) as wire:
         done = desk.inside("doctor", OLLAMA_HOST=wire.url, SEARCH_PROVIDER="corpus", EMBEDDED_MODEL=str(gguf))
     assert done.code == 0
-    expected = ["python", "backend", "model", "window", "embedded", "search", "traces", "report"]
+    expected = ["python", "backend", "model", "window", "embedded", "embeddings", "search", "traces", "report"]
     found = {name: verdict for name, verdict in checks_of(done.out).items() if not name.startswith(OF_THE_MACHINE)}
     assert found == dict.fromkeys(expected, "ok")
     assert "Ollama 0.12.3 at " in done.out
