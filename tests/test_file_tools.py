@@ -514,6 +514,56 @@ def test_in_a_persons_folder_nothing_is_written_that_their_programs_would_run(tm
     assert files.context.written == ["a", "hooks/pre-commit", "conftest.txt"]
 
 
+WARNED = [
+    *(
+        "noxfile.py",
+        ".gitmodules",
+        ".gitattributes",
+        "docs/.hidden/notes.txt",
+        "Dockerfile",
+        "tasks.py",
+        "build.gradle",
+    ),
+    *("sub/Requirements-dev.TXT", "CMakeLists.txt", "CLAUDE.md", "data.json", "compose.yml", "run", "hooks/pre-commit"),
+]
+LOOKED_AT = ["notes.txt", "docs/README.md", "table.CSV", "v1.2/a.log"]
+
+
+def warning(files: Files, name: str, **arguments: object) -> str | None:
+    return files.tools.question(files.tools.validate(ToolCall(name=name, arguments=arguments))).warning
+
+
+@pytest.mark.parametrize("path", [*WARNED, *LOOKED_AT])
+def test_who_is_asked_about_their_own_folder_is_warned_of_what_programs_obey(tmp_path: Path, path: str) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    (files.root / "old").write_text("x")
+    (files.root / "box").mkdir()
+    expected = f"{path} is of a kind that other programs may run or obey later" if path in WARNED else None
+    for mode in ("overwrite", "append", "prepend"):
+        assert warning(files, "write_file", path=f"./{path}", content="x", mode=mode) == expected
+    assert warning(files, "manage_path", action="move", path="old", destination=path) == expected
+    in_folder = warning(files, "manage_path", action="move", path="box", destination=path)
+    assert in_folder == f"{path} is of a kind that other programs may run or obey later with all in it"
+    assert files.write(path, "x").success  # it is asked about, and not refused
+    replaced = f"{path} is there already (1 bytes) and would be replaced"
+    both = f"{expected}; {replaced}" if expected else replaced
+    assert warning(files, "write_file", path=path, content="y") == both
+
+
+@pytest.mark.parametrize("path", ["noxfile.py", ".gitmodules"])
+def test_who_is_asked_about_a_folder_of_the_runs_own_is_not_warned(files: Files, path: str) -> None:
+    files.write("old", "x")
+    assert warning(files, "write_file", path=path, content="x") is None
+    assert warning(files, "manage_path", action="move", path="old", destination=path) is None
+
+
+@pytest.mark.parametrize("path", ["../x.py", ".git/hooks/x", "Makefile", "/etc/x.py"])
+def test_a_question_about_what_is_refused_raises_nothing(tmp_path: Path, path: str) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    warning(files, "write_file", path=path, content="x")
+    assert warning(files, "manage_path", action="move", path=path, destination="a.py") is None
+
+
 @pytest.mark.parametrize("path", RUN_LATER)
 def test_in_a_folder_of_the_runs_own_those_are_files_like_others(files: Files, path: str) -> None:
     assert files.write(path, "x").success

@@ -12,6 +12,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent.errors import StoreError
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.folder_walk import MAX_COUNTED, entries
 from agent.tools.workspace import (
@@ -22,6 +23,7 @@ from agent.tools.workspace import (
     folder_in,
     is_private,
     make_folder,
+    obeyed_warning,
     opened_folder,
     parts_to_change,
 )
@@ -53,6 +55,15 @@ class ManagePath(Tool[ManagePathParams]):
         *("create a directory", "delete", "remove the file", "remove the folder", "move", "rename"),
     )
     params = ManagePathParams
+
+    def warning(self, params: ManagePathParams, context: ToolContext) -> str | None:
+        """That programs may run or obey later what is moved."""
+        if params.action != "move" or not params.destination:
+            return None
+        with suppress(ToolError, StoreError), _place_to_change(context, params.path) as old:
+            target = "/".join(parts_to_change(params.destination, context))
+            return obeyed_warning(target, context, is_folder=_is_folder(old))
+        return None
 
     def run(self, params: ManagePathParams, context: ToolContext) -> str:
         """What was done.

@@ -70,7 +70,7 @@ class CheckedCall:
 @dataclass(frozen=True)
 class Question:
     """What a person is asked: may this call be made? `left_out` holds the values of arguments that it does not name,
-    `warning` what would be lost by it, if anything."""
+    `warning` what would be lost by it, or what it leads to later, if anything."""
 
     call: ToolCall
     left_out: Mapping[str, object] = field(default_factory=dict)

@@ -47,6 +47,10 @@ _RUN_LATER = (
     *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin"),
 )
+# Beyond those, no list of names is ever whole. Nearly every kind of file is run or obeyed by some program, so a person
+# is warned of all but these, which are looked at alone; and of these too, where they bear a name that is obeyed.
+_LOOKED_AT = ("*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.log")
+_OBEYED = ("requirements*.txt", "constraints*.txt", "cmakelists.txt", "agents.md", "claude.md", "gemini.md", "skill.md")
 # What looks like a separator, or is one elsewhere. Nothing is normalised: a path means what stands in it.
 _OTHER_SEPARATORS = re.compile("[\\\\\u2044\u2215\u29f8\uff0f\uff3c]")
 # Opening must neither wait (a pipe) nor follow a link; what was opened is judged afterwards.
@@ -128,6 +132,20 @@ def is_acted_upon(name: str) -> bool:
     """Whether a person's programs keep secrets under this name, or run or obey what stands there; for whoever copies
     out of a workspace. HEAD is what makes a folder a repository to git, whatever the folder is called."""
     return _is_like(name, (*_PRIVATE, *_PERSONS_PRIVATE, *_RUN_LATER, "head"))
+
+
+def obeyed_warning(path: str, context: ToolContext, *, is_folder: bool = False) -> str | None:
+    """For the person who is asked whether this may be put into their own folder: that programs may act upon it later.
+
+    None where it is only looked at. Of a folder nobody knows what is in it that its new place makes a program run.
+    """
+    if not context.persons_folder:
+        return None
+    *folders, name = path.split("/")
+    hidden = any(part.startswith(".") for part in (*folders, name))
+    if not (is_folder or hidden) and _is_like(name, _LOOKED_AT) and not _is_like(name, _OBEYED):
+        return None
+    return f"{path} is of a kind that other programs may run or obey later" + (" with all in it" if is_folder else "")
 
 
 def _is_like(name: str, patterns: tuple[str, ...]) -> bool:

@@ -15,7 +15,9 @@ from agent.tools.workspace import (
     MAX_PATH_CHARS,
     Place,
     faults_told,
+    obeyed_warning,
     opened_file,
+    parts_in,
     place_of,
     read_bytes,
     replace_file,
@@ -55,12 +57,15 @@ class WriteFile(Tool[WriteFileParams]):
         return params.mode != "overwrite"
 
     def warning(self, params: WriteFileParams, context: ToolContext) -> str | None:
-        """That the file is there already, where it would be replaced."""
-        if params.mode != "overwrite":
-            return None
-        with suppress(ToolError, StoreError), place_of(context, params.path) as place, opened_file(place) as handle:
-            return f"{place.path} is there already ({os.fstat(handle).st_size:,} bytes) and would be replaced"
-        return None
+        """That the file is there already, where it would be replaced; that programs may run or obey it later."""
+        found: list[str | None] = []
+        with suppress(ToolError, StoreError):
+            found.append(obeyed_warning("/".join(parts_in(params.path, context)), context))
+            with place_of(context, params.path) as place, opened_file(place) as handle:
+                if params.mode == "overwrite":
+                    size = os.fstat(handle).st_size
+                    found.append(f"{place.path} is there already ({size:,} bytes) and would be replaced")
+        return "; ".join(text for text in found if text) or None
 
     def run(self, params: WriteFileParams, context: ToolContext) -> str:
         """How many characters were written, and how many stand in the file now.
