@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from agent.tools.base import ToolContext, WebAccess
 from agent.tools.browse import Browse
 from agent.tools.browser_process import NAMES
 from agent.tools.registry import ToolRegistry, toolset
-from tests.support_pages import Site, html, site
+from tests.support_pages import Route, Site, html, site
 from tests.support_runs import NoticeReporter, new_run
 
 pytest.importorskip("playwright", reason="the extra `browser` is not installed")
@@ -39,7 +40,8 @@ pytestmark = [
 
 @dataclass
 class Surfer:
-    """A run's browser. `names` is all that the resolver knows; of these only pub.test may be reached."""
+    """A run's browser. `names` is all that the resolver knows; of these only pub.test may be reached, and
+    half.test on any port."""
 
     site: Site
     workspace: Path
@@ -52,11 +54,12 @@ class Surfer:
     def __post_init__(self) -> None:
         self.names = {
             "pub.test": ["127.0.0.1"],
+            "half.test": ["127.0.0.1"],
             "inner.test": ["127.0.0.1"],
             "both.test": ["93.184.216.34", "10.0.0.1"],
         }
         self.resolve = self.by_name
-        reach = Reach(Intranet.of(f"pub.test:{self.site.port}"), lambda host, port: self.resolve(host, port))  # noqa: PLW0108 it changes
+        reach = Reach(Intranet.of(f"pub.test:{self.site.port},half.test"), lambda host, port: self.resolve(host, port))  # noqa: PLW0108 it changes
         web = WebAccess(reach, chromium_path=self.chromium_path)
         context = ToolContext(workspace=self.workspace, web=web, **self.lent)
         self.tools = ToolRegistry([self.tool], context)
@@ -118,6 +121,14 @@ def profiles(pid: int | None = None) -> set[str]:
     """The browsers' folders of this process, or another: their names say whose they are."""
     pattern = f"shoestring-browser-{pid or os.getpid()}.*"
     return {path.name for path in Path(tempfile.gettempdir()).glob(pattern)}
+
+
+def profile_files() -> Iterator[bytes]:
+    """What stands in the files of the browsers' folders."""
+    for profile in profiles():
+        for file in Path(tempfile.gettempdir(), profile).rglob("*"):
+            with suppress(OSError):  # it is gone already, or is no file
+                yield file.read_bytes()
 
 
 def test_a_page_is_opened_and_read_as_foreign_data(surfer: Surfer) -> None:
@@ -336,11 +347,11 @@ def test_nothing_is_saved_of_a_download(surfer: Surfer, tmp_path: Path) -> None:
     result = surfer.act("click", selector="#dl")
     assert "Nothing was saved." in (result.data or str(result.error)), result
     assert surfer.open("/evil").error_type == "unsupported_type"
-    kept = [
-        file for profile in profiles() for file in Path(tempfile.gettempdir(), profile).rglob("*") if file.is_file()
-    ]
-    assert kept
-    assert not any(b"evil evil" in file.read_bytes() for file in kept)
+    assert "A file" not in surfer.open("/page").data  # it was told
+    deadline = time.monotonic() + 10
+    while any(b"evil evil" in data for data in profile_files()):  # a download may begin before it is broken off
+        assert time.monotonic() < deadline, "it is kept"
+        time.sleep(0.02)
     assert not list(surfer.workspace.rglob("*.sh"))
     surfer.open("/")
     assert "A page" in surfer.act("click", selector="#no").data  # the twin
@@ -372,6 +383,180 @@ def test_a_file_that_comes_late_is_not_told_of_a_later_action(surfer: Surfer) ->
         assert result.success, result
         assert "Nothing was saved." not in result.data
     assert "Nothing was saved." in surfer.act("click", selector="#dl").data  # the twin: now it comes at once
+
+
+def held_back(answer: tuple[int, dict[str, str], bytes]) -> tuple[threading.Event, Route]:
+    """A route that answers once it is released."""
+    released = threading.Event()
+
+    def route() -> tuple[int, dict[str, str], bytes]:
+        released.wait(60)
+        return answer
+
+    return released, route
+
+
+ATTACHMENT = (200, {"Content-Disposition": "attachment; filename=late.bin"}, b"late")
+
+
+def test_a_file_that_was_asked_for_unseen_and_comes_late_is_told_as_anybodys(surfer: Surfer) -> None:
+    """A link with `download` makes no request that can be seen: its file may be of any action."""
+    released, surfer.site.routes["/unseen"] = held_back(ATTACHMENT)
+
+    def release() -> tuple[int, dict[str, str], bytes]:
+        released.set()
+        return html("")
+
+    surfer.site.routes["/release"] = release
+    surfer.site.routes["/"] = html(
+        "<a id=dl href=/unseen download>Save</a><input id=in oninput=\"fetch('/release')\"><a id=no href=/page>Page</a>"
+    )
+    surfer.site.routes["/page"] = html("<p>A page</p>")
+    surfer.open("/")
+    assert "save" not in surfer.act("click", selector="#no").data
+    surfer.act("back")
+    assert "A file" not in surfer.act("click", selector="#dl").data
+    told = [surfer.act("type", selector="#in", text="x").data, surfer.act("read").data]  # whichever it comes in
+    assert sum("which this action or an earlier one asked for" in each for each in told) == 1, told
+    assert not any("The page offered a file" in each for each in told)
+    assert "A file" not in surfer.act("read").data  # it is told once
+
+
+def test_a_file_that_comes_between_two_actions_is_told_as_an_earlier_ones(surfer: Surfer) -> None:
+    released, surfer.site.routes["/slow"] = held_back(ATTACHMENT)
+    surfer.site.routes["/"] = html(
+        "<button id=dl onclick=\"document.getElementById('f').src = '/slow'\">Save</button><iframe id=f></iframe>"
+    )
+    surfer.open("/")
+    assert "A file" not in surfer.act("click", selector="#dl").data
+    released.set()
+    deadline = time.monotonic() + 10
+    told = ""
+    while "A file" not in told:
+        assert time.monotonic() < deadline, "it was not told"
+        told = surfer.act("read").data
+    assert "(A file that an earlier action asked for came late. It was not saved.)" in told
+
+
+LEADING_TO_SILENCE = {
+    "link": ("click", {"selector": "#link"}),
+    "number": ("click", {"selector": "1"}),
+    "script": ("click", {"selector": "#script"}),
+    "window": ("click", {"selector": "#window"}),
+    "form": ("type", {"selector": "#field", "text": "x\n"}),
+}
+
+
+@pytest.mark.parametrize("way", LEADING_TO_SILENCE)
+def test_a_server_that_stays_silent_ends_the_action_and_leaves_the_page(
+    surfer: Surfer, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    monkeypatch.setattr("agent.tools.browser_page.ACTION_SECONDS", 1.5)
+    released, surfer.site.routes["/silent"] = held_back(html("<p>At last</p>"))
+    surfer.site.routes["/"] = html(
+        "<p>Home</p><a id=link href=/silent>Go</a><button id=script onclick=\"history.pushState(1, '', '#here');"
+        "setTimeout(() => location = '/silent', 100)\">Run</button><a id=window href=/silent target=_blank>Window</a>"
+        "<form action=/silent><input id=field name=q></form><a id=two href=/two>Two</a><input id=kept>"
+    )
+    surfer.site.routes["/two"] = html("<p>Room two</p>")
+    surfer.open("/")
+    surfer.act("type", selector="#kept", text="what was typed")
+    action, arguments = LEADING_TO_SILENCE[way]
+    try:
+        result = surfer.act(action, **arguments)
+        assert result.error_type == "timeout", result
+        assert "The page from before it is still open." in (result.error or "")
+        assert "/silent" in [path.partition("?")[0] for path in surfer.site.asked]
+        monkeypatch.undo()
+        assert "Home" in surfer.act("read").data
+        assert surfer.site.asked.count("/") == 1  # it is the very page that was there
+        assert "Room two" in surfer.act("click", selector="#two").data
+    finally:
+        released.set()
+
+
+def test_a_silent_server_leaves_what_was_open_before_or_nothing(
+    tmp_path: Path, served: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = profiles()
+    released, served.routes["/silent"] = held_back(html("<p>At last</p>"))
+    served.routes["/"] = html("<p>Home</p>")
+    surfer = Surfer(served, tmp_path)
+    monkeypatch.setattr("agent.tools.browser_page.ACTION_SECONDS", 1.5)
+    try:
+        result = surfer.open("/silent")
+        assert (result.error_type, result.error) == ("timeout", "The address does not answer. No page is open.")
+        assert surfer.act("read").error_type == "no_page"
+        assert "Home" in surfer.open("/").data
+        assert "The page from before it is still open." in (surfer.open("/silent").error or "")
+        assert "Home" in surfer.act("read").data
+        browser_of(before)  # one browser all along
+    finally:
+        released.set()
+        surfer.tools.close()
+
+
+def test_a_page_of_which_half_comes_is_the_page_that_is_there(surfer: Surfer, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as half:
+        target = f"http://half.test:{half.getsockname()[1]}/"
+
+        def serve() -> None:
+            connection, _ = half.accept()
+            with connection:
+                connection.recv(4096)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n<p>The first half</p>")
+                connection.recv(1)  # until the browser hangs up
+
+        server = threading.Thread(target=serve, daemon=True)
+        server.start()
+        monkeypatch.setattr("agent.tools.browser_page.LOAD_SECONDS", 1.0)
+        surfer.site.routes["/"] = html(f"<a id=half href='{target}'>Half</a>")
+        surfer.open("/")
+        assert "The first half" in surfer.act("click", selector="#half").data
+        assert "The first half" in surfer.act("read").data
+        surfer.open("/")
+        server.join(10)
+
+
+LEADS_INSIDE_LATER = "<p id=out>Well</p><script>setTimeout(() => location = '{inside}', 800)</script>"
+
+
+@pytest.mark.parametrize(("action", "error_type"), [("open", None), ("read", "blocked_address")])
+def test_where_a_page_led_meanwhile_is_no_fault_of_opening_another(
+    surfer: Surfer, action: str, error_type: str | None
+) -> None:
+    surfer.site.routes["/bad"] = html(LEADS_INSIDE_LATER.format(inside=surfer.url("/inside", "inner.test")))
+    surfer.site.routes["/good"] = html("<p>The good page</p>")
+    assert "Well" in surfer.open("/bad").data
+    deadline = time.monotonic() + 10
+    while "inner.test" not in surfer.looked_up:
+        assert time.monotonic() < deadline, "it led nowhere"
+        time.sleep(0.02)
+    result = surfer.open("/good") if action == "open" else surfer.act(action)
+    assert result.error_type == error_type
+    assert "The good page" in surfer.open("/good").data
+    assert "/inside" not in surfer.site.asked
+
+
+def test_a_page_that_leads_inside_again_and_again_cannot_keep_another_from_being_opened(surfer: Surfer) -> None:
+    """A click lets a page's scripts break off what the browser was told to open, for some seconds."""
+    inside = surfer.url("/inside", "127.0.0.1")
+    starts = threading.Event()
+
+    def good() -> tuple[int, dict[str, str], bytes]:
+        starts.set()  # the first request is broken off while it waits for this answer
+        time.sleep(0.5)
+        return html("<p>The good page</p>")
+
+    surfer.site.routes["/good"] = good
+    surfer.site.routes["/wait"] = lambda: (starts.wait(10), html(""))[1]
+    surfer.site.routes["/bad"] = html(
+        f"<button onclick=\"fetch('/wait').then(() => setInterval(() => location = '{inside}', 20))\">Go</button>"
+    )
+    surfer.open("/bad")
+    assert surfer.act("click", selector="Go").success
+    assert "The good page" in surfer.open("/good").data
+    assert surfer.site.asked.count("/good") == 2
 
 
 def test_a_file_that_comes_late_does_not_say_why_another_page_was_refused(surfer: Surfer) -> None:

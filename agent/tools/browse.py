@@ -118,8 +118,8 @@ def _check(params: BrowseParams, context: ToolContext) -> None:
 def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
     """Where the page is after the action, and what there is to say of it."""
     selector = params.selector or ""
-    page.judge()
-    if params.action != "open":
+    page.begin()
+    if params.action != "open":  # which leads to another page, whatever became of this one
         page.expect_page()
     match params.action:
         case "open":
@@ -132,9 +132,9 @@ def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
             page.back()
     seen = page.seen(selector if params.action == "read" and selector else None)
     if params.action == "links":
-        return page.url, _doors(seen)
-    note = "(The page offered a file to save. Nothing was saved.)\n" if page.took_download else ""
-    return page.url, f"{note}{seen.title}\n\n{seen.text}"
+        return seen.url, _doors(seen)
+    note = page.files_told()
+    return seen.url, "\n".join([*([note] if note else []), seen.title, "", seen.text])
 
 
 def _click(page: BrowserPage, selector: str) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,20 +17,25 @@ from agent.egress.faults import FetchError
 from agent.egress.proxy import PinningProxy
 from agent.egress.target import MAX_URL_CHARS, read_url
 from agent.tools.base import ToolError
+from agent.tools.browser_asked import Asked
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page, Playwright
+    from playwright.sync_api import Browser, CDPSession, Download, Frame, Locator, Page, Playwright, Request, Response
 
 MAX_LINKS = 30
 MAX_FIELDS = 20
 MAX_TEXT_CHARS = 20_000
-NAVIGATION_SECONDS = 15.0
+ACTION_SECONDS = 15.0  # in which where an action leads has to answer
 ELEMENT_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
 LOAD_SECONDS = 5.0  # for pictures and scripts, once the text is there
 SETTLE_SECONDS = 0.3  # in which what a script starts at once begins
-_MAX_ASKED = 200  # addresses of an action, and of those before it, that are remembered
-_DOWNLOAD = "Download is starting"  # how Playwright says what became of a navigation
+_LOOK_SECONDS = 0.05
+# How Playwright says what became of a navigation: a file, another that a script began, or nothing.
+_DOWNLOAD = "Download is starting"
+_SCRIPTED = "interrupted by another navigation"
+_ABORTED = "net::ERR_ABORTED"
+_NO_PAGE = "chrome-error:"  # where the browser stands when it says why there is none
 _VIEW = {"width": 1024, "height": 768}
 
 _READ = f"""(selector => {{
@@ -56,7 +60,8 @@ _READ = f"""(selector => {{
   const root = selector === null ? document.body : document.querySelector(selector);
   if (selector !== null && !root) return null;
   const text = root ? root.innerText || '' : '';
-  return {{title: clip(document.title, 200), text: text.slice(0, {MAX_TEXT_CHARS}), chars: text.length, links, fields}};
+  return {{url: location.href.slice(0, {MAX_URL_CHARS}), title: clip(document.title, 200),
+    text: text.slice(0, {MAX_TEXT_CHARS}), chars: text.length, links, fields}};
 }})"""
 
 
@@ -76,10 +81,11 @@ class FormField(BaseModel):
 
 
 class Seen(BaseModel):
-    """A page as it stands. `chars` is how long its whole text is."""
+    """A page as it stands, and where. `chars` is how long its whole text is."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
+    url: str = Field(max_length=MAX_URL_CHARS)
     title: str = Field(max_length=200)
     text: str = Field(max_length=MAX_TEXT_CHARS)
     chars: int = Field(ge=0)
@@ -95,10 +101,15 @@ class BrowserPage:
 
         self._proxy = proxy
         self._has_crashed = False
+        self._asked = Asked()
         self._asked_url: str | None = None
-        self._asked = deque[str](maxlen=_MAX_ASKED)
-        self._asked_before = deque[str](maxlen=_MAX_ASKED)
-        self._downloads = deque[str](maxlen=_MAX_ASKED)
+        self._window_url: str | None = None
+        self._on_its_way: Request | None = None
+        self._has_answered = False
+        self._arrivals = 0
+        self._wanted = ""
+        self._wanted_has_come = False
+        self._until = 0.0
         self._playwright: Playwright = sync_playwright().start()
         try:
             self._browser: Browser = self._playwright.chromium.connect_over_cdp(endpoint)
@@ -109,7 +120,8 @@ class BrowserPage:
                 proxy={"server": f"socks5://127.0.0.1:{proxy.port}", "bypass": "<-loopback>"},
                 viewport=_VIEW,  # type: ignore[arg-type]  # a TypedDict of just this form
             )
-            self._page = self._new_page()
+            self._context.on("request", self._note_request)
+            self._renew()
         except BaseException:
             self._playwright.stop()
             raise
@@ -123,25 +135,27 @@ class BrowserPage:
         """Whether the page, or the browser with it, is gone for good."""
         return self._has_crashed or not self._browser.is_connected()
 
-    @property
-    def took_download(self) -> bool:
-        """Whether the latest action met a file to be saved, which was not."""
-        return bool(self._downloads)
+    def stop(self) -> ToolError | None:
+        """Give up what does not come in time, and what there is to say of it; None where the page does nothing at all.
 
-    def answers(self) -> bool:
-        """Whether the page does anything at all."""
+        A browser keeps the page that was there, and keeps it waiting, until the one after it answers.
+        """
         from playwright.sync_api import Error  # noqa: PLC0415 as above
 
+        was_on_its_way, self._on_its_way = self._on_its_way is not None, None
         try:
+            self._orders.send("Page.stopLoading")
             self._page.wait_for_function("true", timeout=ANSWER_SECONDS * 1000)
         except Error:
-            return False
-        return True
+            return None
+        if not was_on_its_way:
+            return ToolError("timeout", "The page did not do that in time. Look at it again, or try another way.")
+        left = "No page is open." if self._is_blank() else "The page from before it is still open."
+        return ToolError("timeout", f"The address does not answer. {left}")
 
-    @property
-    def url(self) -> str:
-        """Where the page is."""
-        return self._page.url
+    def files_told(self) -> str:
+        """What there is to say of files to be saved that came meanwhile: a line, or nothing."""
+        return self._asked.told()
 
     def open(self, url: str) -> None:
         """Go to an address.
@@ -149,118 +163,162 @@ class BrowserPage:
         Raises:
             ToolError: blocked_scheme, blocked_address, network, unsupported_type, ...
         """
+        try:
+            target = str(read_url(url))
+        except FetchError as error:
+            raise ToolError(error.error_type, str(error)) from None
+        why = self._kept_from(target)
+        if why and not self._wanted_has_come and (_SCRIPTED in why or _ABORTED in why) and not self._is_file(why):
+            self._renew()  # the page that was there led elsewhere meanwhile: a new one leads nowhere
+            why = self._kept_from(target)
+        if why and _SCRIPTED not in why:
+            self._refuse(why)
+        self._settle()
+
+    def _kept_from(self, target: str) -> str | None:
+        """Go to an address; in Playwright's words, what kept the page from being there."""
         from playwright.sync_api import Error  # noqa: PLC0415 as above
         from playwright.sync_api import TimeoutError as LateError  # noqa: PLC0415 as above
 
+        self._wanted, self._wanted_has_come = target, False
         try:
-            target = read_url(url)
-        except FetchError as error:
-            raise ToolError(error.error_type, str(error)) from None
-        self._begin()
-        try:
-            self._page.goto(str(target), wait_until="domcontentloaded")
+            self._page.goto(target, wait_until="domcontentloaded", timeout=self._milliseconds_left())
         except LateError:
             raise
         except Error as error:
-            if "interrupted by another navigation" not in error.message:
-                self._refuse(error.message)
-        self._settle()
+            return error.message
+        return None
 
     def back(self) -> None:
         """Go back to the page before this one."""
-        self._begin()
-        self._page.go_back(wait_until="domcontentloaded")
+        self._page.go_back(wait_until="domcontentloaded", timeout=self._milliseconds_left())
         self._settle()
 
     def click(self, selector: str) -> None:
         """Press an element. A link that opens a window is followed in this page."""
-        self._begin()
-        self._found(selector, to_type=False).click(timeout=ELEMENT_SECONDS * 1000)
+        self._found(selector, to_type=False).click(timeout=ELEMENT_SECONDS * 1000, no_wait_after=True)
         self._settle()
-        windows = [page.url for page in self._context.pages if page != self._page]
         self._close_windows()
-        if windows and windows[-1].startswith(("http:", "https:")):
-            self.open(windows[-1])
+        if self._window_url is not None and not self._asked.is_file:
+            self.open(self._window_url)
 
     def type(self, selector: str, text: str) -> None:
         """Put a text in the place of what stands in a field; a line break at its end presses Enter."""
-        self._begin()
         field = self._found(selector, to_type=True)
         field.fill(text.removesuffix("\n"), timeout=ELEMENT_SECONDS * 1000)
         if text.endswith("\n"):
-            field.press("Enter", timeout=ELEMENT_SECONDS * 1000)
+            field.press("Enter", timeout=ELEMENT_SECONDS * 1000, no_wait_after=True)
         self._settle()
 
     def seen(self, selector: str | None = None) -> Seen:
         """The page as it stands; with a CSS selector the text is that element's alone.
 
         Raises:
-            ToolError: no_page; not_found, there is no such element; tool_crashed, the page cannot be read.
+            ToolError: no_page; not_found, there is no such element; tool_crashed, the page cannot be read; or as
+                `expect_page`, for where it was led just now.
         """
         self.expect_page()
-        session = self._context.new_cdp_session(self._page)
-        try:
-            frame = session.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
-            world = session.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "shoestring"})
-            script = {"expression": f"{_READ}({json.dumps(selector)})", "contextId": world["executionContextId"]}
-            answer: dict[str, Any] = session.send("Runtime.evaluate", {**script, "returnByValue": True})
-        finally:
-            session.detach()
+        frame = self._orders.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
+        world = self._orders.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "shoestring"})
+        script = {"expression": f"{_READ}({json.dumps(selector)})", "contextId": world["executionContextId"]}
+        answer: dict[str, Any] = self._orders.send("Runtime.evaluate", {**script, "returnByValue": True})
         found = answer["result"].get("value")
         if selector is not None and found is None:
             raise ToolError("not_found", "There is no such element. To read one, name it by a CSS selector.")
         try:
-            return Seen.model_validate(found)
+            seen = Seen.model_validate(found)
         except ValidationError:
             raise ToolError("tool_crashed", "The page cannot be read.") from None
+        if seen.url.startswith(_NO_PAGE):
+            self._refuse("")
+        return seen
 
     def expect_page(self) -> None:
         """Nothing, or what is said where the page is none: it was refused, or could not be opened.
 
         Raises:
-            ToolError: no_page.
+            ToolError: no_page; blocked_address, network, ..., by what the page has done since the last action.
         """
-        if self._page.url == "about:blank":
+        self._arrive()
+        self._judge()
+        if self._is_blank():
             raise ToolError("no_page", "No page is open. Open one first, by its address.")
 
     def picture(self) -> bytes:
         """What can be seen of the page, as PNG."""
-        self.judge()
+        self.begin()
         self.expect_page()
         return self._page.screenshot(type="png", animations="disabled")
 
-    def _new_page(self) -> Page:
-        page = self._context.new_page()
-        page.set_default_navigation_timeout(NAVIGATION_SECONDS * 1000)
-        page.on("download", self._note_download)
-        page.on("crash", lambda _page: setattr(self, "_has_crashed", True))
-        page.on("request", self._note_request)
-        return page
-
-    def _note_request(self, request: Any) -> None:
-        if not request.is_navigation_request():
-            return
-        self._asked.append(_without_fragment(request.url))
-        if request.frame == self._page.main_frame:
-            self._asked_url = request.url
-
-    def _note_download(self, download: Any) -> None:
-        """A file whose address only an earlier action asked for is that one's: it comes late, and is not told."""
-        url = _without_fragment(download.url)
-        if url in self._asked or url not in self._asked_before:
-            self._downloads.append(url)
-
-    def _begin(self) -> None:
+    def begin(self) -> None:
         """From here on, what happens is the next action's doing."""
         self._page.wait_for_timeout(0)  # what has happened by now is heard of
-        self._asked_before.extend(self._asked)
-        self._asked.clear()
-        self._downloads.clear()
-        self._asked_url = None
+        self._close_windows()
+        self._asked.begin()
+        self._window_url = None
+        self._until = time.monotonic() + ACTION_SECONDS
 
-    def _is_file(self) -> bool:
-        """Whether this action was led to a file to be saved."""
-        return any(url in self._asked for url in self._downloads)
+    def _milliseconds_left(self) -> float:
+        return max(1.0, (self._until - time.monotonic()) * 1000)
+
+    def _is_file(self, why: str) -> bool:
+        return self._asked.is_file or _DOWNLOAD in why
+
+    def _is_blank(self) -> bool:
+        return self._page.url == "about:blank"
+
+    def _renew(self) -> None:
+        """A page in the place of the one that was there, and what takes orders while that waits for an answer."""
+        page = self._context.new_page()
+        page.on("download", self._note_download)
+        page.on("crash", lambda _page: setattr(self, "_has_crashed", True))
+        page.on("response", self._note_response)
+        page.on("requestfailed", self._note_failure)
+        page.on("framenavigated", self._note_arrival)
+        self._page: Page = page
+        self._orders: CDPSession = self._context.new_cdp_session(page)
+        self._on_its_way = None
+        self._close_windows()
+
+    def _note_request(self, request: Request) -> None:
+        from playwright.sync_api import Error  # noqa: PLC0415 as above
+
+        if not request.is_navigation_request():
+            return
+        self._asked.note(request.url)
+        try:
+            frame = request.frame
+        except Error:  # of a window that is being opened
+            frame = None
+        if frame == self._page.main_frame:
+            self._asked_url, self._on_its_way, self._has_answered = request.url, request, False
+        elif (frame is None or frame.parent_frame is None) and request.url.startswith(("http:", "https:")):
+            self._window_url = request.url
+
+    def _note_response(self, response: Response) -> None:
+        if response.request == self._on_its_way:
+            self._has_answered = True
+
+    def _note_failure(self, request: Request) -> None:
+        """The browser's own page comes, which says that; or none does, where there is a file or nothing to show."""
+        if request == self._on_its_way:
+            self._has_answered = True
+            if request.failure == _ABORTED:
+                self._on_its_way = None
+
+    def _note_arrival(self, frame: Frame) -> None:
+        """A page came, unless the page that waits for it has only changed its own address."""
+        came = self._on_its_way
+        if frame != self._page.main_frame or (came is not None and not self._has_answered):
+            return
+        while came is not None and came.redirected_from is not None:
+            came = came.redirected_from
+        self._wanted_has_come |= came is not None and came.url == self._wanted
+        self._arrivals += 1
+        self._on_its_way = None
+
+    def _note_download(self, download: Download) -> None:
+        self._asked.note_file(download.url)
 
     def _settle(self) -> None:
         """Wait until what was started has come to rest, and judge where the page was led."""
@@ -268,35 +326,45 @@ class BrowserPage:
 
         deadline = time.monotonic() + LOAD_SECONDS
         while True:
+            arrivals = self._arrivals
             self._page.wait_for_timeout(SETTLE_SECONDS * 1000)
-            asked = self._asked_url
+            self._arrive()
             try:
                 self._page.wait_for_load_state("load", timeout=max(1.0, (deadline - time.monotonic()) * 1000))
             except LateError:
                 break
-            if self._asked_url == asked or time.monotonic() > deadline:
+            if (self._arrivals == arrivals and self._on_its_way is None) or time.monotonic() > deadline:
                 break
-        self.judge()
+        self._judge()
 
-    def judge(self) -> None:
+    def _arrive(self) -> None:
+        """Wait until where the page was led has answered. Raises Playwright's error where it does not in time."""
+        from playwright.sync_api import TimeoutError as LateError  # noqa: PLC0415 as above
+
+        while self._on_its_way is not None:
+            if time.monotonic() > self._until:
+                raise LateError("the address does not answer")
+            self._page.wait_for_timeout(_LOOK_SECONDS * 1000)
+
+    def _judge(self) -> None:
         """Nothing, or the refusal of the place where the page was led, by whoever led it there.
 
         Raises:
             ToolError: blocked_address, network, ...
         """
-        if self._page.url.startswith("chrome-error:"):
+        if self._page.url.startswith(_NO_PAGE):
             self._refuse("")
 
     def _refuse(self, why: str) -> None:
         """Leave a page that could not be opened, and say what kept it from being."""
         asked = self._asked_url or ""
-        if not (self._is_file() or _DOWNLOAD in why):
-            self._page.close()
-            self._page = self._new_page()
+        if not self._is_file(why):
+            self._renew()
         raise self._fault(asked, why)
 
     def _fault(self, asked: str, why: str) -> ToolError:
-        if self._is_file() or _DOWNLOAD in why:
+        if self._is_file(why):
+            self._asked.refuse()
             return ToolError("unsupported_type", "That is a file to be saved and no page. Nothing was saved.")
         try:
             target = read_url(asked)
@@ -336,7 +404,3 @@ class BrowserPage:
             except Error:  # what was meant as words is no CSS
                 continue
         raise ToolError("not_found", "There is no such element. The action links lists links, fields and buttons.")
-
-
-def _without_fragment(url: str) -> str:
-    return url.partition("#")[0][:MAX_URL_CHARS]

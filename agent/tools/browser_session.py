@@ -22,7 +22,6 @@ from agent.tools.browser_process import Chromium
 
 _END_SECONDS = 10.0  # for Playwright to notice that the browser is gone
 
-_LATE = "The page did not do that in time. Look at it again, or try another way."
 _ENDED = "The page hangs, and the browser was ended. Open another."
 _TOO_MUCH = "The page needs too much memory, and the browser was ended. Open another."
 
@@ -103,8 +102,9 @@ class BrowserSession:
             usable = self._is_usable()
             raise
         except LateError:
-            usable = self._is_usable() and self._page is not None and self._page.answers()
-            raise ToolError("timeout", _LATE) if usable else self._lost("timeout", _ENDED) from None
+            late = self._page.stop() if self._is_usable() and self._page is not None else None
+            usable = late is not None
+            raise late or self._lost("timeout", _ENDED) from None
         except Error as error:
             usable = self._is_usable()
             raise self._fault(error.message, usable=usable) from None
