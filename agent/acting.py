@@ -128,17 +128,16 @@ class Actions:
 
     def _learn(self, step: StepRecord, asked: ToolCall, checked: CheckedCall, result: ToolResult) -> None:
         """What a result says of making calls again."""
-        does_more = result.success and checked.tool.does_more_again(checked.params)
-        if result.error_type in MAY_HEAL:
-            self.detector.forget(asked, checked.call)
+        # A program that failed, or ran out of time, has run: it may have changed something all the same.
+        may_have_acted = result.success or checked.tool.effect == "execute"
+        if may_have_acted and checked.tool.changes_what_is_read(checked.params):
+            self.detector = LoopDetector()
+            self.detector.remember(checked.call, step.index)
         elif not result.success:  # a search that found nothing may be put in other words, but not in the same
             self.detector.forget(checked.call)
             self.detector.remember(checked.call, step.index)
-        elif checked.tool.changes_what_is_read(checked.params):
-            self.detector = LoopDetector()
-            if not does_more:
-                self.detector.remember(checked.call, step.index)
-        elif does_more:
+        does_more = result.success and checked.tool.does_more_again(checked.params)
+        if does_more or result.error_type in MAY_HEAL:
             self.detector.forget(asked, checked.call)
 
     def _repeated(self, step: StepRecord, repeat: Repeat) -> ToolResult:

@@ -50,6 +50,27 @@ def test_a_search_in_other_words_is_a_repeat_and_replans(tmp_path: Path) -> None
     assert verify(state) == []
 
 
+WRITES_TWO = "open('made.txt', 'w').write('2')"
+FAILS = f"{WRITES_TWO}; raise SystemExit(1)"
+PRINTS = f"{WRITES_TWO}; print('done')"
+
+
+@pytest.mark.parametrize("code", [WRITES_TWO, FAILS, PRINTS])
+def test_what_was_read_may_be_read_again_after_a_program_that_ran(tmp_path: Path, code: str) -> None:
+    (tmp_path / "made.txt").write_text("1")
+    tmp_path.chmod(0o777)
+    reads, runs = use("read_file", path="made.txt"), use("execute_code", code=code)
+    state = run_script(
+        [reads, reads, runs, reads, runs, answer("2")], tools_named="core,fs", workspace=tmp_path, evidence=False
+    )
+    results = [step.results[0] for step in state.steps[:-1]]
+    if results[2].error_type == "no_sandbox":
+        pytest.skip("nothing isolates programs here")
+    assert ["1" in results[0].data, "2" in results[3].data] == [True, True]
+    assert [result.error_type == "repeated" for result in results] == [False, True, False, False, True]
+    assert verify(state) == []
+
+
 def test_a_search_that_found_nothing_may_be_put_in_other_words(tmp_path: Path) -> None:
     searches = ["exact count of moon craters", "precise number of moon craters"]
     script = [

@@ -130,7 +130,7 @@ class Tool(ABC, Generic[P]):
 
     def changes_what_is_read(self, params: P) -> bool:  # noqa: ARG002  a tool that can tell looks at its parameters
         """Whether what was read or done before this call may turn out otherwise after it."""
-        return self.effect == "write"
+        return self.effect in ("write", "execute")
 
     def warning(self, params: P, context: ToolContext) -> str | None:  # noqa: ARG002  a tool that can tell looks
         """What would be lost by this call, for the person who is asked about it; the text may hold hostile names.
