@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,6 +50,32 @@ def exit_code(command: Callable[[], int]) -> int:
         return _report_bug(error)
 
 
+class TerminalStream(io.TextIOWrapper):
+    """A terminal that may be closed while a run goes on: from then on nobody reads, and nothing fails."""
+
+    def write(self, text: str) -> int:
+        """As ever."""
+        with self._unless_closed():
+            super().write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        """As ever."""
+        with self._unless_closed():
+            super().flush()
+
+    @contextmanager
+    def _unless_closed(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno != errno.EIO:
+                raise
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, self.fileno())
+            os.close(nowhere)
+
+
 def say(message: str) -> None:
     """One line on stderr, whatever is in the message."""
     print(f"shoestring: {inert_line(message)}", file=sys.stderr, flush=True)
@@ -56,8 +85,8 @@ def prepare_process() -> None:
     """What an entry script sets up first.
 
     SIGTERM and SIGHUP (`docker stop`, a cancelled job, a closed terminal) end a run as Ctrl-C does: what was done is
-    kept. A stream that the caller closed becomes one that nobody reads. Both output streams write what their encoding
-    lacks as an escape instead of failing in the middle of a run.
+    kept. A stream that the caller closed becomes one that nobody reads, and so does a terminal once it is closed. Both
+    output streams write what their encoding lacks as an escape instead of failing in the middle of a run.
     """
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
@@ -65,6 +94,10 @@ def prepare_process() -> None:
         if getattr(sys, name) is None:
             nowhere = Path(os.devnull).open(mode, encoding="utf-8")  # noqa: SIM115  # for as long as the process lives
             setattr(sys, name, nowhere)
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream.isatty() and isinstance(stream, io.TextIOWrapper):
+            setattr(sys, name, TerminalStream(stream.detach(), stream.encoding, line_buffering=True))
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # a test may have put something simpler in its place
             stream.reconfigure(errors="backslashreplace")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import termios
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -65,7 +66,7 @@ class Person:
             _forget_what_was_typed()
             self._console.print(Text(QUESTION, style="bold yellow"), end="", soft_wrap=True)
             try:
-                line = sys.stdin.readline()
+                line = _typed_line()
             except KeyboardInterrupt:
                 self._console.print()
                 raise
@@ -126,4 +127,15 @@ def _shown(value: Any) -> str:
 
 def _forget_what_was_typed() -> None:
     """A line that was typed or pasted before the question stood there is no answer to it."""
-    termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    with suppress(termios.error):  # the terminal was closed: reading from it will say so
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+
+def _typed_line() -> str:
+    """What the person typed, with its end; nothing where the input has ended or the terminal was closed."""
+    try:
+        return sys.stdin.readline()
+    except OSError as error:
+        if error.errno != errno.EIO:
+            raise
+        return ""

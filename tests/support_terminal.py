@@ -26,6 +26,7 @@ class Terminal:
     def __init__(self, process: subprocess.Popen[bytes], handle: int) -> None:
         self._process, self._handle = process, handle
         self._raw = b""
+        self.is_closed = False
         self._read = 0  # how much of what was shown has been waited for
 
     @property
@@ -55,6 +56,12 @@ class Terminal:
         ready, _, _ = select.select([self._handle], [], [], seconds)
         assert not ready, self.shown[-500:]
 
+    def close(self) -> int:
+        """Close the window while the command runs; the exit code."""
+        os.close(self._handle)
+        self.is_closed = True
+        return self._process.wait(SECONDS)
+
     def end(self) -> int:
         """Read to the end; the exit code."""
         deadline = time.monotonic() + SECONDS
@@ -80,8 +87,11 @@ def _own_terminal() -> None:
 
 
 @contextmanager
-def at_terminal(desk: Desk, *args: str, **settings: str) -> Iterator[Terminal]:
-    """Start `main.py ...` on a terminal whose keys are the test's; it is killed if it has not ended by itself."""
+def at_terminal(desk: Desk, *args: str, signals: bool = True, **settings: str) -> Iterator[Terminal]:
+    """Start `main.py ...` on a terminal whose keys are the test's; it is killed if it has not ended by itself.
+
+    Without `signals` neither Ctrl-C nor the closing of the terminal reach it as one.
+    """
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         desk.command("main.py", *args),
@@ -91,12 +101,14 @@ def at_terminal(desk: Desk, *args: str, **settings: str) -> Iterator[Terminal]:
         stdout=theirs,
         stderr=theirs,
         start_new_session=True,
-        preexec_fn=_own_terminal,  # noqa: PLW1509  # one system call, which takes no lock
+        preexec_fn=_own_terminal if signals else None,  # noqa: PLW1509  # one system call, which takes no lock
     )
     os.close(theirs)
+    terminal = Terminal(process, ours)
     try:
-        yield Terminal(process, ours)
+        yield terminal
     finally:
         process.kill()
         process.wait(SECONDS)
-        os.close(ours)
+        if not terminal.is_closed:
+            os.close(ours)

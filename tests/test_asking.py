@@ -98,6 +98,24 @@ def test_the_end_of_the_input_or_ctrl_c_ends_the_run_and_keeps_it(desk: Desk, ke
     assert desk.inside("replay", str(desk.traces()[0])).code == 0
 
 
+@pytest.mark.parametrize("signals", [True, False])
+def test_a_terminal_that_is_closed_is_a_person_who_has_gone(desk: Desk, signals: bool) -> None:
+    with at_terminal(desk, *flags(desk, answer("Done.")), signals=signals) as terminal:
+        terminal.wait_for(QUESTION)
+        assert terminal.close() == 130
+    assert trace(desk).status == "cancelled"
+    assert not (desk.folder / "traces" / "shoestring.log").exists()
+
+
+def test_a_run_goes_on_to_its_trace_when_nobody_reads_any_more(desk: Desk) -> None:
+    script = desk.script([{"content": answer("Done."), "seconds": 1.0}] * 2)
+    flags = ("Go on.", "--backend", "scripted", "--scripted", script)
+    with at_terminal(desk, *flags, signals=False) as terminal:
+        terminal.wait_for("run")
+        assert terminal.close() == 0
+    assert trace(desk).status == "completed"
+
+
 def test_what_was_typed_before_the_question_is_no_answer_to_it(desk: Desk) -> None:
     slow = [{"content": write(), "seconds": 0.5}, *({"content": reply} for reply in NOT_DONE)]
     command = [*flags(desk), "--scripted", desk.script(slow, "slow.json")]
