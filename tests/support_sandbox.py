@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -11,6 +15,7 @@ from agent.sandbox.base import Sandbox
 from agent.sandbox.ladder import Asked, Isolation, tried
 
 RUNGS: tuple[Asked, ...] = ("bubblewrap", "landlock")
+T = TypeVar("T")
 
 
 def isolation(level: Asked) -> Isolation:
@@ -24,6 +29,26 @@ def isolation(level: Asked) -> Isolation:
 
 def sandbox(level: Asked) -> Sandbox:
     return isolation(level).sandbox()
+
+
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """An empty folder that every user may enter, as those above it, in a folder of its own. Nobody else may enter
+    pytest's, and each pytest that starts closes them again."""
+    with tempfile.TemporaryDirectory(prefix="shoestring-test-") as above:
+        Path(above).chmod(0o711)
+        folder = Path(above).resolve() / "f"
+        folder.mkdir(0o711)
+        yield folder
+
+
+def waited_for(look: Callable[[], T | None], within: float = 20.0) -> T:
+    """What a look finds, as soon as it is not None."""
+    end = time.monotonic() + within
+    while (found := look()) is None:
+        assert time.monotonic() < end, "it never came"
+        time.sleep(0.001)
+    return found
 
 
 def gone(marker: str, within: float = 5.0) -> bool:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import resource
 import shutil
 import socket
 import sys
 import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,7 +23,7 @@ from agent.tools.read_file import ReadFile
 from agent.tools.registry import ToolRegistry
 from agent.tools.write_file import WriteFile
 from benchmarks.isolation_storm import storm
-from tests.support_sandbox import RUNGS, gone, isolation
+from tests.support_sandbox import RUNGS, gone, isolation, open_folder
 
 BRIEF = 1.0  # seconds of wall clock for programs that are meant to be stopped
 
@@ -54,22 +54,20 @@ def level(request: pytest.FixtureRequest) -> Asked:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """A workspace where fresh ones are: in a folder that every user may enter."""
-    for parent in (tmp_path.parent, tmp_path.parent.parent):
-        if parent.stat().st_uid == os.geteuid():
-            parent.chmod(0o711)
-    return tmp_path
+def tmp_path() -> Iterator[Path]:
+    """Where the workspaces of runs are."""
+    with open_folder() as folder:
+        yield folder
 
 
 @pytest.fixture
-def desk(level: Asked, folder: Path) -> Desk:
-    return Desk(folder, isolation(level))
+def desk(level: Asked, tmp_path: Path) -> Desk:
+    return Desk(tmp_path, isolation(level))
 
 
 @pytest.fixture
-def brief(level: Asked, folder: Path) -> Desk:
-    return Desk(folder, isolation(level), BRIEF)
+def brief(level: Asked, tmp_path: Path) -> Desk:
+    return Desk(tmp_path, isolation(level), BRIEF)
 
 
 # -- what is printed --------------------------------------------------------------------------------------------------
@@ -270,6 +268,14 @@ def test_exec_disk_fill(desk: Desk, tmp_path: Path) -> None:
     assert desk.run("head -c 6M /dev/zero >f; wc -c <f", "bash").data == str(6 << 20)
 
 
+def test_too_many_files_are_told_from_too_large_ones(desk: Desk) -> None:
+    many = desk.run("n = 0\nwhile True:\n    open(str(n), 'w').close()\n    n += 1")
+    assert (many.error_type, many.error) == ("disk", "The code was stopped: it made over 10,000 files. Make fewer.")
+    desk.run("find . -type f -delete", "bash")
+    large = desk.run("for i in $(seq 9999); do head -c 60M /dev/zero >f$i; done", "bash")
+    assert (large.error_type, "268,435,456 bytes" in (large.error or "")) == ("disk", True)
+
+
 def test_exec_fifo_plant(desk: Desk) -> None:
     desk.run("mkfifo ff", "bash")
     assert desk.read("ff").error_type == "refused"
@@ -421,13 +427,11 @@ def test_nothing_is_left_of_500_runs_from_8_threads() -> None:
 
 
 @pytest.fixture
-def scratch(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+def scratch(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where folders are made, so that what is left of them can be seen."""
-    made = tmp_path_factory.mktemp("scratch")
-    for parent in (made, made.parent):
-        parent.chmod(0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(made))
-    return made
+    with open_folder() as made:
+        monkeypatch.setattr(tempfile, "tempdir", str(made))
+        yield made
 
 
 def _handles() -> int:

@@ -8,14 +8,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from agent.sandbox.leftovers import MAX_REMOVED, prefix, sweep
 from tests.support_cli import MULTIPLY, Desk
-from tests.support_sandbox import isolation
+from tests.support_sandbox import isolation, open_folder
 
 WAITING = {
     "progress_check": "on_track",
@@ -26,13 +26,11 @@ WAITING = {
 
 
 @pytest.fixture
-def place(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where temporary folders are made. A short name: the self-test has a socket in there."""
-    made = tmp_path_factory.mktemp("t")
-    for folder in (made, made.parent):  # programs of another user work in there
-        folder.chmod(0o711)
-    monkeypatch.setattr(tempfile, "tempdir", str(made))
-    return made
+def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Where temporary folders are made."""
+    with open_folder() as made:
+        monkeypatch.setattr(tempfile, "tempdir", str(made))
+        yield made
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,7 +24,7 @@ from agent.sandbox.readable import project_files
 from agent.sandbox.seccomp import Rules, seccomp_filter
 from agent.sandbox.syscalls import ARCHITECTURES
 from agent.sandbox.usage import MAX_ENTRIES
-from tests.support_sandbox import RUNGS, gone, sandbox
+from tests.support_sandbox import RUNGS, gone, open_folder, sandbox
 
 ROOT = Path(__file__).resolve().parent.parent
 BRIEF = Limits(seconds=1.0)
@@ -35,6 +36,13 @@ SMALL = Limits(seconds=10.0, memory=100 * MIB, disk=8 * MIB, file=4 * MIB)
 EVERY_RUNG = pytest.mark.parametrize("level", RUNGS)
 
 pytestmark = ON_LINUX
+
+
+@pytest.fixture
+def tmp_path() -> Iterator[Path]:
+    """Where the workspaces of runs are."""
+    with open_folder() as folder:
+        yield folder
 
 
 def shell(level: Asked, code: str, workspace: Path | None = None, **given: object) -> Finished:
@@ -188,7 +196,7 @@ def test_files(level: Asked, tmp_path: Path) -> None:
 @EVERY_RUNG
 def test_many_small_files(level: Asked, tmp_path: Path) -> None:
     code = "n = 0\nwhile True:\n  open(f'f{n}', 'w').close()\n  n += 1"
-    assert python(level, code, tmp_path, limits=Limits(seconds=30.0)).ended == "disk"
+    assert python(level, code, tmp_path, limits=Limits(seconds=30.0)).ended == "files"
     assert 0 < len(list(tmp_path.iterdir())) <= MAX_ENTRIES
     shutil.rmtree(tmp_path)
 
@@ -206,7 +214,7 @@ def test_files_of_a_temporary_folder_are_counted(level: Asked, tmp_path: Path) -
     code = (
         "import os\nos.chdir(os.environ['TMPDIR'])\nn = 0\nwhile True:\n os.close(os.open(f'{n}', os.O_CREAT)); n += 1"
     )
-    assert python(level, code, tmp_path, limits=SMALL).ended == "disk"
+    assert python(level, code, tmp_path, limits=SMALL).ended == "files"
 
 
 @EVERY_RUNG

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Level = Literal["bubblewrap", "landlock", "external"]
-End = Literal["exit", "timeout", "memory", "output", "disk"]
+End = Literal["exit", "timeout", "memory", "output", "disk", "files"]
 
 SHOWN_ROOT = "/workspace"  # what programs and models call the folder whose real name they are never told
 SHOWN_SOURCE = "/code/program"  # what a program's own text is called there
@@ -18,7 +18,8 @@ class SandboxError(Exception):
     """What was to be run isolated did not come to its end.
 
     `error_type` is a short fixed word: no_sandbox (nothing on this machine protects; the message says how to mend it),
-    timeout, memory, too_large, disk, tool_crashed. The message is fit for a model and holds nothing of the program's.
+    timeout, memory, too_large, disk, tool_crashed, machine_busy (the machine ran short meanwhile, and it was not the
+    program). The message is fit for a model and holds nothing of the program's.
     """
 
     def __init__(self, error_type: str, message: str):
@@ -77,7 +78,8 @@ class Finished:
     where a limit did.
 
     `output` is what its processes wrote to stdout and stderr, in the order in which it came, and no longer than the
-    limit. `ended` says what ended it: itself (exit), or the limit that it broke. `seconds` are of wall clock.
+    limit. `ended` says what ended it: itself (exit), or the limit that it broke (disk: the bytes of its files, files:
+    their number). `seconds` are of wall clock.
     """
 
     code: int | None
@@ -100,6 +102,7 @@ class Sandbox(Protocol):
         """Run a command to its end, or to the end of what it may take. Nothing of it is left when this returns.
 
         Raises:
-            SandboxError: no_sandbox, it could not be started.
+            SandboxError: no_sandbox, it could not be started; machine_busy or tool_crashed, it was ended for what was
+                not its doing.
             StoreError: the disk takes no scratch folder.
         """

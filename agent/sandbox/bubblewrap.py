@@ -15,13 +15,14 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agent.sandbox.base import MIB, SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
-from agent.sandbox.lending import Borrower, borrower, lent
+from agent.sandbox.lending import lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
-from agent.sandbox.watched import Launch, watch
+from agent.sandbox.users import Borrower, borrowed
+from agent.sandbox.watched import ASKS, Launch, watch
 
 WHERE = f"{PATH}:/usr/local/bin"  # its own programs are looked for
 _TMP = "/tmp"  # noqa: S108 the program's own
@@ -34,12 +35,14 @@ WALLS = (
     *("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"),
     *("--die-with-parent", "--new-session", "--hostname", "sandbox", "--clearenv"),
 )
-# The first process inside. It tells the program's exit code on stdout. The program's own outputs reach stderr through a
-# pipe, which ends when its last holder does; then it says so, and waits to be killed: were it to leave, bwrap would
-# leave before those that the program has left behind.
-_OBSERVED = """
+# The first process inside. It asks before it starts the program: a harness that was killed while bwrap was still
+# setting up has missed --die-with-parent, and gives no answer. It tells the program's exit code on stdout. The
+# program's own outputs reach stderr through a pipe, which ends when its last holder does; then it says so, and waits to
+# be killed: were it to leave, bwrap would leave before those that the program has left behind.
+_OBSERVED = f"""
 exec 3>&1 1>&2
-{ "$@" 3>&-; echo $? >&3; } 2>&1 | exec cat 3>&-
+printf '{ASKS.decode()}' >&3; read -r answer <&3 || exit
+{{ "$@" 3>&-; echo $? >&3; }} 2>&1 | exec cat 3>&-
 echo over >&3
 while :; do kill -STOP $$; done
 """
@@ -67,8 +70,8 @@ class Bubblewrap:
 
     def run(self, command: Command) -> Finished:
         """See `Sandbox.run`."""
-        user = borrower()
         with ExitStack() as stack:
+            user = stack.enter_context(borrowed())
             if command.workspace is not None:
                 stack.enter_context(lent(command.workspace, user, read_only=command.read_only))
             rules = stack.enter_context(sealed(seccomp_filter(Rules())))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from agent.sandbox.base import Command, Finished, Level
 from agent.sandbox.landlock import folders, launched
-from agent.sandbox.lending import harness_user
 from agent.sandbox.pruning import pruned
+from agent.sandbox.users import harness_user
 
 
 class External:

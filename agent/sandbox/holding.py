@@ -4,11 +4,13 @@ its folders. What cannot be laid at its door but by what is missing from the mac
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
-from agent.sandbox.base import MIB
+from agent.sandbox.base import MIB, End
 from agent.sandbox.usage import (
     MAX_ENTRIES,
+    MachineMemory,
     descendants,
     entries_in_memory,
     files_below,
@@ -28,6 +30,14 @@ _WALKS = 8  # through all processes: those that change all the time are not seen
 _DISK_SHARE = 0.1  # of the time may go into looking at the disk
 
 
+@dataclass(frozen=True)
+class Over:
+    """A limit that is broken. `is_counted`: by what was found at the sandbox itself, not by what the machine misses."""
+
+    limit: End
+    is_counted: bool = True
+
+
 class Holding:
     """What one sandbox holds, from the moment at which this is made. `launcher` is its process, which leads a session.
 
@@ -40,7 +50,9 @@ class Holding:
         self._folders, self._in_memory = folders, in_memory
         self._first: int | None = None
         self._namespace: str | None = None
-        self._machine = machine_memory()
+        self._machine = self._machine_short = machine_memory()
+        self._short_of: End | None = None
+        self._left_short: list[int] = []
         self._free = [free(folder) for folder in folders]
         self._next_walk = 0.0
 
@@ -48,50 +60,69 @@ class Holding:
         """The sandbox's first process, where it has a namespace of processes."""
         self._first, self._namespace = pid, pid_namespace(pid)
 
-    def is_over_memory(self) -> bool:
+    def over_memory(self) -> Over | None:
         """Whether its processes hold too much, or the machine misses as much.
 
         Memory that is shared counts for a process only once it has touched it, so that one which has just begun, with
         all that its parent left it, seems to hold none.
         """
         if hold_over(descendants(self._launcher), self._memory):
-            return True
+            return Over("memory")
         now = machine_memory()
         if now.shared - self._machine.shared > self._memory + _OTHERS_SHARED:
-            return True
+            return self._missed("memory", now)
         missing = self._machine.available - now.available
         if missing <= self._memory:
-            return False
+            return None
+        if any(hold_over(self._members(), self._memory) for _ in range(_WALKS)):
+            return Over("memory")
         nobodys = missing - max(0, now.private - self._machine.private)
-        if nobodys > self._memory + _OTHERS_MEMORY:
-            return True
-        return any(hold_over(self._members(), self._memory) for _ in range(_WALKS))
+        return self._missed("memory", now) if nobodys > self._memory + _OTHERS_MEMORY else None
 
-    def is_over_disk(self) -> bool:
+    def over_disk(self) -> Over | None:
         """Whether its files are too many or too large. Most looks are short: a whole one is due only where the disk
         misses something, and from time to time."""
         if self._first is not None and entries_in_memory(self._first, self._in_memory) > MAX_ENTRIES:
-            return True
+            return Over("files")
         now = [free(folder) for folder in self._folders]
         missing = max((first.bytes - left.bytes for first, left in zip(self._free, now, strict=True)), default=0)
         files = max((first.files - left.files for first, left in zip(self._free, now, strict=True)), default=0)
         started = time.monotonic()
         if missing <= self._disk and files <= MAX_ENTRIES and started < self._next_walk:
-            return False
-        is_over = self._files_are_over(missing)
+            return None
+        over = self._over_files(missing)
         ended = time.monotonic()
         self._next_walk = ended + (ended - started) / _DISK_SHARE
-        return is_over
+        return over
 
-    def _files_are_over(self, missing: int) -> bool:
+    def gave_back(self) -> bool:
+        """Whether it was this sandbox which held what the machine missed: asked as soon as all of it has ended, before
+        others have given back as much."""
+        if self._short_of == "memory":
+            now, then = machine_memory(), self._machine_short
+            return max(now.available - then.available, then.shared - now.shared) > self._memory
+        back = max(free(folder).bytes - left for folder, left in zip(self._folders, self._left_short, strict=True))
+        held = [files_below(folder, opening=True) for folder in self._folders]
+        return back + sum(files.bytes for files in held) > self._disk
+
+    def _missed(self, limit: End, memory: MachineMemory) -> Over:
+        """Over a limit by what the machine misses; how that stood is kept."""
+        self._short_of, self._machine_short = limit, memory
+        self._left_short = [free(folder).bytes for folder in self._folders]
+        return Over(limit, is_counted=False)
+
+    def _over_files(self, missing: int) -> Over | None:
         taken = [files_below(folder) for folder in self._folders]
+        if any(files.entries > MAX_ENTRIES for files in taken):
+            return Over("files")
         total = sum(files.bytes for files in taken)
         if missing > self._disk:
             total += removed_bytes(self._members())
-        if total > self._disk or any(files.entries > MAX_ENTRIES for files in taken):
-            return True
+        if total > self._disk:
+            return Over("disk")
         is_whole = all(files.is_whole for files in taken)
-        return missing > self._disk + (_OTHERS_DISK if is_whole else _OTHERS_DISK_BESIDE_HIDDEN)
+        others = _OTHERS_DISK if is_whole else _OTHERS_DISK_BESIDE_HIDDEN
+        return self._missed("disk", self._machine) if missing > self._disk + others else None
 
     def _members(self) -> set[int]:
         return {*members(self._launcher, self._namespace), *descendants(self._launcher)}

@@ -1,6 +1,7 @@
 """Which rung is used: the first that passes its self-test on this machine, or the one that was asked for.
 
-The self-test is run when a program is to be run for the first time, and its outcome is kept for this process.
+The self-test is run when a program is to be run for the first time, and its outcome is kept for this process, unless
+it failed only because the machine ran short meanwhile.
 """
 
 from __future__ import annotations
@@ -93,9 +94,10 @@ def tried(asked: Asked) -> list[Tested]:
     found: list[Tested] = []
     for rung in _RUNGS.get(asked, ()):
         with _testing:  # others wait for the outcome rather than test too
-            if rung not in _tested:
-                _tested[rung] = _test(rung)
-        found.append(_tested[rung])
+            tested = _tested.get(rung) or _test(rung)
+            if not any(probe.disturbed for probe in tested.probes):
+                _tested[rung] = tested
+        found.append(tested)
         if found[-1].sandbox is not None:
             break
     return found

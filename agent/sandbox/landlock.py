@@ -22,12 +22,13 @@ from typing import Any
 from agent.errors import StoreError
 from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
 from agent.sandbox.leftovers import prefix
-from agent.sandbox.lending import Borrower, borrower, lent
+from agent.sandbox.lending import lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
 from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES, base_python
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
+from agent.sandbox.users import Borrower, borrowed
 from agent.sandbox.watched import Launch, watch
 
 LAUNCHER = Path(__file__).with_name("landlock_launcher.py")
@@ -57,12 +58,13 @@ class Landlock:
 
     def can_read(self, path: Path) -> bool:
         """See `Sandbox.can_read`: root gives itself up, and with it the folders that only root may enter."""
-        return os.geteuid() != 0 or all(parent.stat().st_mode & 0o001 for parent in path.parents)
+        return os.geteuid() != 0 or _is_open(path)
 
     def run(self, command: Command) -> Finished:
         """See `Sandbox.run`."""
-        user = borrower(own_namespace=False)
-        with folders(command, user) as work:
+        with borrowed(own_namespace=False) as user, folders(command, user) as work:
+            if user.is_other:
+                _check_open(work, command)
             rules = Rules(landlock=True, shares_user=not user.is_other, bare_signals=self._has_bare_signals)
             writable = [work.tmp] if command.read_only else [work.folder, work.tmp]
             readable = [
@@ -83,6 +85,28 @@ class Landlock:
             }
             done = launched(command, plan, user, work)
         return pruned(done, command)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether every user may enter the folders above."""
+    return all(parent.stat().st_mode & 0o001 for parent in path.parents)
+
+
+def _check_open(work: Folders, command: Command) -> None:
+    """Whether what a program finds by its whole name can be found by another user than root.
+
+    Raises:
+        SandboxError: no_sandbox.
+    """
+    named = [work.source] if command.source else []
+    if command.workspace is not None and not command.read_only:
+        named.append(work.folder)
+    if not all(map(_is_open, named)):
+        raise SandboxError(
+            "no_sandbox",
+            "temporary files stand in a folder that only root may enter, and programs run as another user:"
+            " set TMPDIR to a folder that every user may enter",
+        )
 
 
 @dataclass(frozen=True)

@@ -81,19 +81,25 @@ def _bury(program: int) -> bool:
 
 def _end_group(program: int) -> None:
     """And whoever has left it, where nothing kept them in: strays come to us. Until none is there to be buried."""
+    is_buried = False  # then the number may be somebody else's
     while True:
         for stray in _strays():
             os.kill(stray, signal.SIGKILL)
+        if not is_buried:
+            _kill_group(program)
         try:
-            os.killpg(program, signal.SIGKILL)
-        except ProcessLookupError:  # it has not made its group yet
-            os.kill(program, signal.SIGKILL)
-        except PermissionError:  # macOS says so where only the dead are left
-            pass
-        try:
-            os.wait()
+            is_buried = os.wait()[0] == program or is_buried
         except ChildProcessError:
             return
+
+
+def _kill_group(program: int) -> None:
+    try:
+        os.killpg(program, signal.SIGKILL)
+    except ProcessLookupError:  # it has not made its group yet
+        os.kill(program, signal.SIGKILL)
+    except PermissionError:  # macOS says so where only the dead are left
+        pass
 
 
 def _strays() -> list[int]:

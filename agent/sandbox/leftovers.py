@@ -17,14 +17,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
-from agent.sandbox.lending import is_borrower
+from agent.sandbox.users import is_borrower
 
-Kind = Literal["browser", "check", "mcp", "scratch", "workspace"]
+Kind = Literal["browser", "check", "mcp", "probe", "scratch", "workspace"]
 
 MAX_LOOKED_AT = 100_000  # names in the folder for temporary files
 MAX_REMOVED = 200  # folders a command
 MAX_SECONDS = 5.0
-_NAME = re.compile(r"shoestring-(?:browser|check|mcp|scratch|workspace)-([0-9]{1,7})\.([0-9a-f]{1,16})-\w+")
+_NAME = re.compile(r"shoestring-(?:browser|check|mcp|probe|scratch|workspace)-([0-9]{1,7})\.([0-9a-f]{1,16})-\w+")
 
 
 def prefix(kind: Kind) -> str:

@@ -1,4 +1,4 @@
-"""Whom a program runs as, and its folders: lent to that user for as long as it runs, and given back in order.
+"""The folders of a program: lent to the user that it runs as for as long as it runs, and given back in order.
 
 Given back, no file has a setuid bit, every folder can be opened by the harness and none is too deep for it. Links are
 never followed, not even where something in there were still running.
@@ -6,59 +6,20 @@ never followed, not even where something in there were still running.
 
 from __future__ import annotations
 
-import itertools
 import os
 import secrets
 import stat
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from agent.sandbox.base import SandboxError
+from agent.sandbox.users import Borrower
 
-# Users that belong to nobody, by systemd's list of ranges. Each run takes the next one, so that those beside each other
-# share neither files nor the limit on processes.
-_FIRST_UID, _UIDS = 60_600, 500
-_next_uid = itertools.count(secrets.randbelow(_UIDS))
 MAX_DEPTH = 40  # of folders; deeper ones are removed
 _SPECIAL_BITS = stat.S_ISUID | stat.S_ISGID | stat.S_ISVTX
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-
-
-@dataclass(frozen=True)
-class Borrower:
-    """The user that a program runs as. `is_other`: root gave itself up for it.
-
-    `counts_all`: the kernel's limit on its processes counts all that it runs on this machine.
-    """
-
-    uid: int
-    gid: int
-    is_other: bool
-    counts_all: bool
-
-
-def borrower(*, own_namespace: bool = True) -> Borrower:
-    """Whom the next program runs as: where the harness is root another user, else the harness's own.
-
-    `own_namespace` is whether an ordinary user's program gets a user namespace.
-    """
-    if os.geteuid() == 0:
-        uid = _FIRST_UID + next(_next_uid) % _UIDS
-        return Borrower(uid, uid, is_other=True, counts_all=True)
-    return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=not own_namespace)
-
-
-def is_borrower(uid: int) -> bool:
-    """Whether root gives programs this user."""
-    return uid in range(_FIRST_UID, _FIRST_UID + _UIDS)
-
-
-def harness_user() -> Borrower:
-    """The harness's own user, for where nobody else is to be had."""
-    return Borrower(os.geteuid(), os.getegid(), is_other=False, counts_all=True)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from agent.sandbox.base import MIB, Command, Limits
-from agent.sandbox.lending import Borrower
 from agent.sandbox.usage import tasks_of
+from agent.sandbox.users import Borrower
 
 PATH: Final = "/usr/bin:/bin"
 _OPEN_FILES, _OPEN_FILES_OF_NODE = 64, 256  # each may hold memory of the kernel's

@@ -22,6 +22,7 @@ _WORDS = {
     "memory": ("memory", "needs too much memory"),
     "output": ("too_large", "gives too much text"),
     "disk": ("disk", "wrote too much"),
+    "files": ("disk", "wrote too many files"),
 }
 _START = (
     "import site, sys; [site.addsitedir(folder) for folder in sys.argv[3:]]; sys.path.insert(0, sys.argv[1]);"
@@ -34,7 +35,7 @@ def parsed(sandbox: Sandbox, module: str, request: dict[str, Any], data: bytes, 
 
     Raises:
         SandboxError: no_sandbox; timeout, memory or too_large, what it took was too much; tool_crashed, the bytes
-            brought it down.
+            brought it down; machine_busy, it was ended for what was not its doing.
     """
     files = project_files()
     if not all(sandbox.can_read(path) for path in files):

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.sandbox.base import MIB, Command, Limits, Sandbox, SandboxError
+from agent.sandbox.leftovers import prefix
 from agent.sandbox.readable import python_for
 
 ATTACKER = Path(__file__).with_name("attacker.py")
@@ -29,11 +30,13 @@ _READY = b"ready"
 
 @dataclass(frozen=True)
 class Probe:
-    """One attack: whether the sandbox held, and what was seen."""
+    """One attack: whether the sandbox held, and what was seen. `disturbed`: the machine ran short meanwhile, so that
+    this says nothing of the next time."""
 
     name: str
     held: bool
     detail: str = ""
+    disturbed: bool = False
 
 
 def self_test(sandbox: Sandbox) -> tuple[Probe, ...]:
@@ -46,7 +49,9 @@ def self_test(sandbox: Sandbox) -> tuple[Probe, ...]:
 def _tried(attack: Callable[[Sandbox], list[Probe]], sandbox: Sandbox) -> list[Probe]:
     try:
         return attack(sandbox)
-    except (SandboxError, OSError) as error:
+    except SandboxError as error:
+        return [Probe("start", held=False, detail=str(error), disturbed=error.error_type == "machine_busy")]
+    except OSError as error:
         return [Probe("start", held=False, detail=str(error))]
 
 
@@ -125,7 +130,7 @@ class _Canaries:
 @contextmanager
 def _canaries() -> Iterator[_Canaries]:
     with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="shoestring-probe-"))).resolve()
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=prefix("probe")))).resolve()
         folder.chmod(0o777)  # only the sandbox may be what keeps a program from it
         canary, path = folder / "canary", folder / "socket"
         canary.write_text("canary", encoding="ascii")
@@ -142,7 +147,7 @@ def _canaries() -> Iterator[_Canaries]:
                 listener.listen()
             listener.setblocking(False)
         path.chmod(0o777)
-        victim = stack.enter_context(subprocess.Popen(["/bin/sleep", "60"], stdin=subprocess.DEVNULL))
+        victim = stack.enter_context(subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE))  # ends with us
         stack.callback(victim.kill)
         told: dict[str, str | int] = {
             "canary": str(canary),

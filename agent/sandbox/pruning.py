@@ -24,7 +24,7 @@ class _Entry:
 def pruned(finished: Finished, command: Command) -> Finished:
     """Remove the newest files of the command's workspace until the others keep its limit on the disk, where it was
     ended for that. Call it when the workspace is the harness's again."""
-    if finished.ended == "disk" and command.workspace is not None and not command.read_only:
+    if finished.ended in ("disk", "files") and command.workspace is not None and not command.read_only:
         _prune(command.workspace, command.limits.disk)
     return finished
 

@@ -11,6 +11,7 @@ import os
 import select
 import selectors
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -28,12 +29,18 @@ GRACE_SECONDS = 2.0  # for what a program has left running when it ended, while 
 _END_SECONDS = 5.0
 _CHUNK = 65_536
 _MAX_STATUS_BYTES = 16
+ASKS, _ANSWER = b"?", b"\n"  # a launcher whether somebody is there, before it starts its program
+
+_BUSY = (
+    "It was stopped: this machine ran short of memory or disk meanwhile, and that was not its doing. Try it once more."
+)
 
 
 @dataclass(frozen=True)
 class Launch:
     """The launcher of a rung. It runs the program with both its outputs on stderr, and writes its exit code on stdout
-    in a line; where it holds stderr itself, another line says when nobody else does.
+    in a line; where it holds stderr itself, another line says when nobody else does. Its stdout is a socket: when it
+    writes ASKS there first, it reads a line of answer, or the end where the harness has died.
 
     It ends only when it is ended: by SIGTERM where it `ends_when_told`, else by the death of its child, the first
     process of a namespace, with which the kernel ends all the others.
@@ -55,15 +62,17 @@ def watch(launch: Launch, command: Command) -> Finished:
     """Run a launcher until its program ends or a limit is broken. Nothing that it started is left.
 
     Raises:
-        SandboxError: no_sandbox, the launcher cannot be started, or could not start the program.
+        SandboxError: no_sandbox, the launcher cannot be started, or could not start the program; tool_crashed, the
+            launcher was ended from outside; machine_busy, the machine ran short, and it was not the program.
         StoreError: there is no room for the input.
     """
-    with sealed(command.stdin) as stdin:
+    ours, theirs = socket.socketpair()
+    with ours, theirs, sealed(command.stdin) as stdin:
         try:
             process = subprocess.Popen(
                 launch.argv,
                 stdin=stdin,
-                stdout=subprocess.PIPE,
+                stdout=theirs.fileno(),
                 stderr=subprocess.PIPE,
                 cwd="/",
                 env=dict(launch.environment),
@@ -73,10 +82,11 @@ def watch(launch: Launch, command: Command) -> Finished:
             )
         except OSError as error:
             raise SandboxError("no_sandbox", f"{Path(launch.argv[0]).name} cannot be started: {error}") from error
-    with process, _Launcher(process, launch.ends_when_told) as launcher:
-        limits = command.limits
-        holding = Holding(process.pid, launch.folders, launch.in_memory, limits.memory, limits.disk)
-        return _Watch(launcher, limits, holding).to_the_end()
+        theirs.close()
+        with process, _Launcher(process, launch.ends_when_told) as launcher:
+            limits = command.limits
+            holding = Holding(process.pid, launch.folders, launch.in_memory, limits.memory, limits.disk)
+            return _Watch(launcher, ours, limits, holding).to_the_end()
 
 
 class _Launcher:
@@ -139,23 +149,27 @@ class _Launcher:
 @dataclass
 class _Watch:
     launcher: _Launcher
+    told: socket.socket
     limits: Limits
     holding: Holding
     started: float = field(default_factory=time.monotonic)
     output: bytearray = field(default_factory=bytearray)
     status: bytearray = field(default_factory=bytearray)
+    doubtful: bool = False  # that it was this program which broke a limit
 
     def __post_init__(self) -> None:
         self._next_look = self.started + LOOK_SECONDS
 
     def to_the_end(self) -> Finished:
         process = self.launcher.process
-        assert process.stdout is not None and process.stderr is not None  # noqa: S101, PT018 pipes; this tells mypy
-        status, output = process.stdout.fileno(), process.stderr.fileno()
+        assert process.stderr is not None  # noqa: S101 a pipe; this tells mypy
+        status, output = self.told.fileno(), process.stderr.fileno()
         for pipe in (status, output):
             os.set_blocking(pipe, False)
         ended = self._follow(status, output)
         self.launcher.end()
+        if self.doubtful and not self.holding.gave_back():
+            raise SandboxError("machine_busy", _BUSY)
         _read(status, self.status, _MAX_STATUS_BYTES)
         _read(output, self.output, self.limits.output)
         if ended == "exit" and len(self.output) > self.limits.output:
@@ -171,7 +185,9 @@ class _Watch:
         if told.isdigit():
             return int(told)
         code = self.launcher.process.returncode
-        if 0 <= code < 128:
+        if code == 0:
+            raise SandboxError("tool_crashed", "It was ended from outside. Try it once more.")
+        if 0 < code < 128:
             why = shown.decode("utf-8", "replace").strip().rpartition("\n")[2]
             raise SandboxError("no_sandbox", f"it could not start a program: {why[:200]}")
         return 128 - code if code < 0 else code
@@ -191,9 +207,9 @@ class _Watch:
                     if key.fd == output:
                         if not _read(output, self.output, self.limits.output):
                             selector.unregister(output)
-                    elif not _read(status, self.status, _MAX_STATUS_BYTES):
+                    elif not self._hear(status):
                         return "exit"  # the launcher is gone
-                    else:
+                    elif self.status:
                         deadline = min(deadline, time.monotonic() + GRACE_SECONDS)
                 if len(self.output) > self.limits.output:
                     return "output"
@@ -201,14 +217,25 @@ class _Watch:
                     return "exit"
         return "exit" if self.status else "timeout"
 
+    def _hear(self, status: int) -> bool:
+        """Read what the launcher says, and answer where it asks. False when it is gone."""
+        is_there = _read(status, self.status, _MAX_STATUS_BYTES)
+        if self.status.startswith(ASKS):
+            del self.status[: len(ASKS)]
+            with contextlib.suppress(OSError):  # gone since
+                os.write(status, _ANSWER)
+        return is_there
+
     def _look(self, now: float) -> End | None:
         """Whether all its processes together, or its files, take more than they may."""
         if now < self._next_look:
             return None
         self._next_look = now + LOOK_SECONDS
-        if self.holding.is_over_memory():
-            return "memory"
-        return "disk" if self.holding.is_over_disk() else None
+        over = self.holding.over_memory() or self.holding.over_disk()
+        if over is None:
+            return None
+        self.doubtful = not over.is_counted
+        return over.limit
 
 
 def _await(process: int, seconds: float) -> None:
@@ -220,10 +247,14 @@ def _await(process: int, seconds: float) -> None:
 
 def _read(pipe: int, into: bytearray, most: int) -> bool:
     """Read what is there, never waiting, until there is more than `most`. False at the end of the pipe."""
-    with contextlib.suppress(BlockingIOError):
+    try:
         while len(into) <= most:
             chunk = os.read(pipe, _CHUNK)
             if not chunk:
                 return False
             into += chunk
+    except BlockingIOError:
+        return True
+    except ConnectionResetError:  # it went before it read an answer
+        return False
     return True

@@ -15,12 +15,14 @@ import subprocess
 import tempfile
 import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 from agent.errors import StoreError
+from agent.sandbox.base import SandboxError
 from agent.sandbox.leftovers import prefix
-from agent.sandbox.lending import borrower
 from agent.sandbox.usage import resident_bytes
+from agent.sandbox.users import Borrower, borrowed
 from agent.tools.base import ToolError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -64,14 +66,20 @@ class Chromium:
     def __init__(self, path: Path | None, *, trusted_machine: bool) -> None:
         executable = _executable(path)
         self.took_too_much = False
+        self._lent = ExitStack()  # its user, until nothing of it is left
         try:
+            user = self._lent.enter_context(borrowed())
             self._profile = Path(tempfile.mkdtemp(prefix=prefix("browser")))
+        except SandboxError as error:
+            raise ToolError(error.error_type, f"The browser cannot be run here: {error}.") from None
         except OSError as error:
+            self._lent.close()
             raise StoreError(f"browse: no folder can be made for the browser: {error}") from error
+        self._lent.callback(self._remove_profile)
         try:
-            self._process = _started(executable, self._profile, trusted_machine)
+            self._process = _started(executable, self._profile, user, trusted_machine)
         except BaseException:
-            self._remove_profile()
+            self._lent.close()
             raise
         self._watch = threading.Thread(target=self._look, name="browser-watch", daemon=True)
         self._watch.start()
@@ -107,7 +115,7 @@ class Chromium:
         self.kill()
         self._process.wait(_END_SECONDS)
         self._watch.join()
-        self._remove_profile()
+        self._lent.close()
 
     def _look(self) -> None:
         """Until it ends: whether it takes too much."""
@@ -139,8 +147,7 @@ def _executable(path: Path | None) -> str:
     return found
 
 
-def _started(executable: str, profile: Path, trusted_machine: bool) -> subprocess.Popen[bytes]:
-    user = borrower()
+def _started(executable: str, profile: Path, user: Borrower, trusted_machine: bool) -> subprocess.Popen[bytes]:
     os.chown(profile, user.uid, user.gid)
     launcher = _launcher(user.uid if user.is_other else None)
     unsafe = ("--no-sandbox",) if trusted_machine else ()

@@ -19,6 +19,7 @@ from pydantic import Field
 from agent.sandbox.base import SHOWN_SOURCE, Command, Finished, Limits, Sandbox, SandboxError
 from agent.sandbox.limits import PATH
 from agent.sandbox.readable import is_system, python_for
+from agent.sandbox.usage import MAX_ENTRIES
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 
 Language = Literal["python", "javascript", "bash"]
@@ -72,7 +73,8 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
 
         Raises:
             ToolError: code_failed with the exit code and the end of what was printed; empty, timeout, memory,
-                too_large, disk, bad_args; no_sandbox or missing_program, this machine cannot run it.
+                too_large, disk, bad_args; no_sandbox or missing_program, this machine cannot run it; machine_busy or
+                tool_crashed, it was ended for what was not its doing.
             StoreError: the disk takes no scratch folder.
         """
         source = _source(_unfenced(params.code))
@@ -113,6 +115,8 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
             raise ToolError("memory", f"The code was stopped: it took over {over.memory:,} bytes of memory. Use less.")
         if finished.ended == "disk":
             raise ToolError("disk", f"The code was stopped: it wrote over {over.disk:,} bytes of files. Write less.")
+        if finished.ended == "files":
+            raise ToolError("disk", f"The code was stopped: it made over {MAX_ENTRIES:,} files. Make fewer.")
         if finished.code:
             kind = "memory" if _OUT_OF_MEMORY.search(text) else "code_failed"
             raise ToolError(kind, f"The code failed ({_exit_words(finished.code)}).{_tail(text)}")

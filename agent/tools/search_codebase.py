@@ -128,7 +128,7 @@ def _judged(done: Finished) -> bytes:
     """What ripgrep printed, where it came to an end that can be used."""
     if done.ended == "timeout":
         raise ToolError("timeout", f"The search was stopped after {_SECONDS:g} seconds. Name a folder to look in less.")
-    if done.ended in ("memory", "disk"):
+    if done.ended in ("memory", "disk", "files"):
         raise ToolError("memory", "The search took more memory than it may. Look for a plain text, in one folder.")
     if done.ended == "exit" and done.code not in (0, _NO_MATCH, _FAULT):
         raise ToolError("tool_crashed", f"The search failed (exit code {done.code}). Use another tool.")
