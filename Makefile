@@ -5,7 +5,8 @@ PYTEST_ARGS ?=
 SUITE ?= suites/core.yaml
 
 # What watches the whole machine (its memory, disk, users and processes) is tested with nothing beside it.
-ALONE := $(patsubst %,tests/test_%.py,attacks browse execute_code isolation_probes leftovers sandbox sandbox_runs)
+ALONE := $(patsubst %,tests/test_%.py,attacks browse execute_code isolation_probes leftovers sandbox \
+  sandbox_neighbours sandbox_runs)
 
 .DEFAULT_GOAL := help
 .PHONY: help setup extras dev suite test check pytest lint types imports format lock docker-check docker-suite clean distclean
