@@ -212,6 +212,8 @@ def cannot_be_played(trace: AgentState) -> str | None:
     """Why a trace cannot be run again at all, or None where it can."""
     if trace.error is not None and trace.error.fault == "harness":
         return "a bug of Shoestring ended it"
+    if [call.index for call in trace.calls] != list(range(len(trace.calls))) or len(trace.ledger) < len(trace.calls):
+        return "calls: their indexes, or their entries in the ledger, do not belong together (main.py verify)"
     try:
         known = {tool.name for tool in toolset(trace.toolset)}
     except UsageError:

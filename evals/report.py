@@ -200,7 +200,7 @@ def _meter(used: int, cap: int | None, shown: Callable[[int], str]) -> str:
     """`used` of `cap` as a bar; anything used fills at least one cell."""
     if cap is None:
         return f"`{shown(used)}`"
-    filled = min(BAR_CELLS, -(-used * BAR_CELLS // max(cap, 1)))
+    filled = max(0, min(BAR_CELLS, -(-used * BAR_CELLS // max(cap, 1))))
     return f"`{'█' * filled}{'░' * (BAR_CELLS - filled)} {shown(used)} of {shown(cap)}`"
 
 

@@ -21,6 +21,7 @@ from pydantic_core import PydanticSerializationError
 from agent.errors import UsageError
 from agent.redaction import redacted
 from agent.state import SCHEMA_VERSION, AgentState
+from evals.sound import unsound
 
 MAX_TRACE_BYTES = 256 * 1024 * 1024  # far above any run; a larger file is something else
 READABLE_BY_ALL = 0o644  # results are read on the host of a container, by another user
@@ -117,10 +118,11 @@ def trace_paths(target: Path) -> list[Path]:
 
 
 def load(path: Path) -> AgentState:
-    """One trace, read and checked against its schema.
+    """One trace, read and checked against its schema, and sound enough to be worked with.
 
     Raises:
-        UsageError: it cannot be read, is no JSON, holds NaN, is no trace, or was written by a newer version.
+        UsageError: it cannot be read, is no JSON, holds NaN, is no trace, was written by a newer version, or holds what
+            no run leaves.
     """
     data = _parse(path, _read(path))
     if not isinstance(data, dict) or "run_id" not in data:
@@ -131,12 +133,15 @@ def load(path: Path) -> AgentState:
             f"{path}: has trace schema {version}, and this Shoestring reads up to {SCHEMA_VERSION}; update it"
         )
     try:
-        return AgentState.model_validate(_upgraded(data) if version == 1 else data)
+        state = AgentState.model_validate(_upgraded(data) if version == 1 else data)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_context=False)[0]
         place = ".".join(str(part) for part in fault["loc"])
         more = f" (and {error.error_count() - 1} more)" if error.error_count() > 1 else ""
         raise UsageError(f"{path}: is not a valid trace: {place}: {fault['msg']}{more}; restore or remove it") from None
+    if (why := unsound(state)) is not None:
+        raise UsageError(f"{path}: is not a valid trace: {why}; restore or remove it")
+    return state
 
 
 def _upgraded(data: dict[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ MAX_TEXTS_BYTES = 256 * 1024  # of all texts together
 MAX_READ_BYTES = 16 * 1024 * 1024
 MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all files that are kept of one workspace
 MAX_NAME = 200
+MAX_PART_BYTES = 255  # of a file or folder, as file systems have it
 KEPT = "workspaces"  # the folder of those that are kept, beside the traces
 
 
@@ -44,6 +45,8 @@ def checked_name(name: str) -> str:
         raise ValueError(f"a file's name must be 1 to {MAX_NAME} printable characters, without a backslash")
     if name.startswith("/") or ".." in parts or str(PurePosixPath(name)) != name or not parts:
         raise ValueError("a file's name must be a plain path below the workspace (notes/today.txt), without '..'")
+    if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
+        raise ValueError(f"each part of a file's name may take {MAX_PART_BYTES} bytes")
     return name
 
 

@@ -102,7 +102,7 @@ class ReplayBackend:
             ("open last message", call.continues, request.continues),
             ("number of messages", len(prompt), len(request.messages)),
             *(
-                (f"message {place + 1} ({old.role})", old.model_dump_json(), new.model_dump_json())
+                (f"message {place + 1} ({old.role})", old.model_dump(), new.model_dump())
                 for place, (old, new) in enumerate(zip(prompt, request.messages, strict=False))
             ),
             ("completion cap", entry.max_completion_tokens, request.max_completion_tokens),
