@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from agent.errors import UsageError
+from cli.arguments import mcp_serve_parser
 from cli.mcp_offer import Address, loopback_address
 from tests.support_cli import answer
 
@@ -50,6 +52,13 @@ def text(result: CallToolResult) -> str:
     (block,) = result.content
     assert block.type == "text"
     return block.text
+
+
+def test_the_page_speaks_of_every_option() -> None:
+    options = set(re.findall(r"^  (--[a-z-]+)", mcp_serve_parser().format_help(), re.MULTILINE))
+    assert "--sandbox" in options
+    _, _, page = (ROOT / "docs" / "mcp.md").read_text("utf-8").partition("main.py mcp-serve\n")
+    assert {option for option in options if option not in page} == set()
 
 
 # -- over stdio -------------------------------------------------------------------------------------------------------
