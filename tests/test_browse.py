@@ -171,6 +171,16 @@ def test_a_form_is_filled_in_and_sent(surfer: Surfer) -> None:
     assert "/found?q=squid&h=1" in surfer.site.asked
 
 
+def test_nobody_but_the_pages_own_server_hears_of_a_form(surfer: Surfer) -> None:
+    """Chromium would ask its maker which fields it knows."""
+    fields = "<label>Name <input name=q></label><input name=mail type=email><input name=tel>"
+    surfer.site.routes["/"] = html(f"<form action=/found>{fields}<button>Go</button></form>")
+    for _ in range(3):
+        assert surfer.open("/").success
+        assert surfer.act("type", selector="Name", text="blue").success
+    assert set(surfer.looked_up) == {"pub.test"}
+
+
 def test_one_element_is_read_alone(surfer: Surfer) -> None:
     surfer.site.routes["/"] = html("<p id=a>This</p><p>not that</p>")
     surfer.open("/")

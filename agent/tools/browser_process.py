@@ -46,6 +46,7 @@ _ARGUMENTS = (
     "--disable-component-update",
     "--disable-default-apps",
     "--disable-extensions",
+    "--disable-features=AutofillServerCommunication",  # it tells its maker of the forms of a page
     "--disable-gpu",
     "--disable-sync",
     "--mute-audio",
