@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import socket
 import struct
@@ -96,7 +97,7 @@ def _serve(connection: socket.socket, answer: Answer, wire: Wire) -> None:
 def _read_request(connection: socket.socket) -> Seen | None:
     with connection.makefile("rb") as stream:
         first = stream.readline().decode("latin-1").split()
-        if len(first) != 3:
+        if len(first) != 3 or not first[2].startswith("HTTP/"):  # the beginning of TLS, for one
             return None
         headers = {}
         while line := stream.readline().decode("latin-1").strip():
@@ -126,6 +127,34 @@ def chunk(data: bytes) -> bytes:
 def always(*pieces: bytes) -> Answer:
     """An Answer that says the same to everybody."""
     return lambda _: pieces
+
+
+def _without_end(*first: bytes, piece: bytes) -> Answer:
+    """An Answer that goes on until it is hung up on, or has sent 32 MiB."""
+    return lambda _: itertools.chain(first, itertools.repeat(piece, (32 << 20) // len(piece)))
+
+
+_OK = b"HTTP/1.1 200 OK\r\n"
+_CHUNKED = chunked_head(content_type="text/plain")
+_PARTS = b'Content-Type: multipart/x; a="'
+# Replies that lead a reader astray by what stands around their bodies: none of them is one.
+HOSTILE_FRAMES: dict[str, Answer] = {
+    **{
+        f"a chunk of {size!r}": _without_end(_CHUNKED, size + b"\r\n", piece=b"x" * 65536)
+        for size in (b"-1", b"-5", b"-0", b"+5", b"0x5", b"1_0", b"5 5", b" 5", b"", b"f" * 17, b"\xb2")
+    },
+    "chunks with long extensions": _without_end(_CHUNKED, piece=b"1;" + b"e" * 9000 + b"\r\nx\r\n"),
+    "an extension without end": _without_end(_CHUNKED, b"1;", piece=b"e" * 65536),
+    "trailers without end": _without_end(_CHUNKED, b"0\r\n", piece=b"X: y\r\n"),
+    "a head without end": _without_end(_OK, piece=b"X: y\r\n"),
+    "a header without end": _without_end(_OK, b"X: ", piece=b"y" * 65536),
+    "a folded header without end": _without_end(_OK, b"X: y\r\n", piece=b" y" * 30_000 + b"\r\n"),
+    "heads without end": _without_end(piece=b"HTTP/1.1 100 Continue\r\n\r\n"),
+    "a head that is read for hours": always(_OK, _PARTS, (b";" * 60_000 + b"\r\n ") * 90, b"\r\n\r\n"),
+    "a message inside a header, and so on": always(
+        _OK, b"X: y\r" + b"Content-Type: message/rfc822\r\r" * 500, b"\r\n\r\n"
+    ),
+}
 
 
 def ask(**changes: Any) -> ChatRequest:

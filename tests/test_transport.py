@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import socket
 import threading
@@ -14,7 +15,17 @@ import pytest
 from agent.errors import BackendError, NotSentError, UsageError
 from agent.llm.backends.http import Transport
 from agent.llm.backends.http_call import Call, Server, is_loopback
-from tests.support_wire import Answer, ResetError, Seen, always, chunk, chunked_head, http_reply, serving
+from tests.support_wire import (
+    HOSTILE_FRAMES,
+    Answer,
+    ResetError,
+    Seen,
+    always,
+    chunk,
+    chunked_head,
+    http_reply,
+    serving,
+)
 
 
 def get(deadline_seconds: float = 5.0, *, streamed: bool = False, silence_seconds: float | None = None) -> Call:
@@ -149,6 +160,22 @@ def reset_after(*first: bytes) -> Answer:
 def test_a_broken_reply_is_never_taken_for_an_unsent_request(answer: Answer, error_type: str, retry: bool) -> None:
     error = failing(answer, get())
     assert (error.error_type, error.retry) == (error_type, retry)
+
+
+@pytest.mark.parametrize("answer", HOSTILE_FRAMES.values(), ids=HOSTILE_FRAMES)
+def test_what_stands_around_a_reply_is_bounded_and_read_as_it_is_meant(answer: Answer) -> None:
+    started = time.monotonic()
+    assert failing(answer, get()).error_type in {"bad_reply", "stream_incomplete"}
+    with serving(answer) as wire, contextlib.suppress(BackendError):
+        # A stream that breaks off is judged by what it says up to there.
+        assert len(Transport(wire.url).send(get(streamed=True)).body) < 10
+    assert time.monotonic() - started < 4
+
+
+@pytest.mark.parametrize("cookie", [b"a=b; max-age", b"a=b; expires=" + b" " * 20_000, b"=;" * 10_000])
+def test_cookies_are_not_read(cookie: bytes) -> None:
+    with serving(always(b"HTTP/1.1 200 OK\r\nSet-Cookie: " + cookie + b"\r\nContent-Length: 2\r\n\r\n{}")) as wire:
+        assert Transport(wire.url).send(get()).body == "{}"
 
 
 @pytest.mark.parametrize(

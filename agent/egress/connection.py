@@ -18,6 +18,7 @@ from typing import Literal
 from agent.egress.addresses import Address
 from agent.egress.deadline import Deadline
 from agent.egress.faults import FetchError
+from agent.egress.strict_http import StrictResponse
 from agent.egress.target import Target
 
 CONNECT_SECONDS = 5.0  # for one address, so that a host whose first does not answer is reached by its next
@@ -33,6 +34,7 @@ def connected(target: Target, addresses: Sequence[Address], deadline: Deadline) 
     """
     with plain_socket(target, addresses, deadline) as plain, _secured(plain, target, deadline) as sock:
         connection = HTTPConnection(target.host, target.port)
+        connection.response_class = StrictResponse
         connection.sock = _TimedSocket(sock, deadline)
         yield connection
 

@@ -17,6 +17,8 @@ from requests.adapters import HTTPAdapter
 from urllib3 import HTTPConnectionPool, HTTPSConnectionPool
 from urllib3.connection import HTTPConnection, HTTPSConnection
 
+from agent.egress.strict_http import StrictResponse
+
 
 class Watch:
     """Hangs up its call's connection when `seconds` are over, whatever the call is waiting for.
@@ -80,6 +82,8 @@ _watch: ContextVar[Watch] = ContextVar("_watch")
 
 
 class _Http(HTTPConnection):
+    response_class = StrictResponse
+
     def _new_conn(self) -> socket.socket:
         sock = super()._new_conn()
         _watch.get().add(sock)
@@ -91,6 +95,8 @@ class _Http(HTTPConnection):
 
 
 class _Https(HTTPSConnection):
+    response_class = StrictResponse
+
     def _new_conn(self) -> socket.socket:
         sock = super()._new_conn()
         _watch.get().add(sock)
