@@ -19,7 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from agent.errors import UsageError
-from agent.redaction import redacted
+from agent.redaction import redacted, redacted_values, texts_of
 from agent.state import SCHEMA_VERSION, AgentState
 from evals.sound import unsound
 
@@ -47,21 +47,17 @@ def dump(state: AgentState, secrets: tuple[str, ...] = ()) -> bytes:
         # becomes null, as it does there.
         plain = json.loads(json.dumps(state.model_dump()), parse_constant=lambda _: None)
         text = json.dumps(plain, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
-    if redacted(text, secrets) != text:  # rare: what comes into a run leaves them outside already
-        clean = _without(json.loads(text), secrets)
+    if secrets and _holds_secret(value := json.loads(text), secrets):  # rare: what comes into a run leaves them outside
+        clean = redacted_values(value, secrets)
         text = json.dumps(clean, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
     return text.encode("ascii") + b"\n"
 
 
-def _without(value: Any, secrets: tuple[str, ...]) -> Any:
-    """A JSON value with the secrets taken out of all its texts, the names of fields among them."""
-    if isinstance(value, str):
-        return redacted(value, secrets)
-    if isinstance(value, list):
-        return [_without(item, secrets) for item in value]
-    if isinstance(value, dict):
-        return {redacted(name, secrets): _without(item, secrets) for name, item in value.items()}
-    return value
+def _holds_secret(value: Any, secrets: tuple[str, ...]) -> bool:
+    """Whether a secret stands in any text of a JSON value. They are looked through as one, which is fast; no secret
+    spans two of them, for none holds what stands between."""
+    texts = "\0".join(texts_of(value))
+    return redacted(texts, secrets) != texts
 
 
 def write_trace(folder: Path, state: AgentState, secrets: tuple[str, ...] = ()) -> Path:

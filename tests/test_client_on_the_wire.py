@@ -42,7 +42,11 @@ def ollama(seen: Seen) -> Iterable[bytes]:
 
 
 def client(
-    backend: OllamaBackend | OpenAIBackend, reporter: SilentReporter, calls: int = 10, microusd: int = 200_000
+    backend: OllamaBackend | OpenAIBackend,
+    reporter: SilentReporter,
+    calls: int = 10,
+    microusd: int = 200_000,
+    secrets: tuple[str, ...] = (),
 ) -> LLMClient:
     limits = Limits(calls, microusd)
     state = AgentState(
@@ -62,6 +66,7 @@ def client(
         reporter=reporter,
         call_timeout_seconds=5,
         sleep=lambda _seconds: None,
+        secrets=secrets,
     )
 
 
@@ -196,3 +201,16 @@ def test_a_key_that_a_server_echoes_is_in_no_trace() -> None:
     assert "very-secret" not in str(refused.value)
     assert "very-secret" not in llm._state.model_dump_json()
     assert "[redacted]" in llm._state.calls[0].raw
+
+
+def test_a_secret_that_is_streamed_in_pieces_is_neither_read_nor_kept() -> None:
+    texts = ("The key", " is sk-ve", "ry-sec", "ret", ". Bye")
+    pieces = [{"message": {"role": "assistant", "content": text}, "done": False} for text in texts]
+    lines = "".join(json.dumps(piece) + "\n" for piece in [*pieces, LAST])
+    with serving(lambda _seen: [http_reply(lines, content_type="application/x-ndjson")]) as wire:
+        llm = client(OllamaBackend(wire.url, "m"), SilentReporter(), secrets=("sk-very-secret",))
+        assert llm.chat(Ask(HELLO, "answer", stream=True)).answer == "The key is [redacted]. Bye"
+    (call,) = llm._state.calls
+    kept = [json.loads(line)["message"]["content"] for line in call.raw.splitlines()]
+    assert kept == ["The key", " is [redacted]", "", "", ". Bye", ""]
+    assert call.usage.completion_tokens == 12

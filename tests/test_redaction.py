@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 import json
 import logging
+import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -15,10 +17,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from pydantic import Field
 
+from agent import redaction
 from agent.config import Settings, load_settings
 from agent.llm.backends.base import ChatRequest
 from agent.llm.backends.scripted import ScriptedBackend, ScriptedReply
-from agent.redaction import MARK, holds_secret, redacted
+from agent.redaction import MARK, holds_secret, redacted, secret_spans
 from agent.reporter import SilentReporter
 from agent.state import AgentState, ToolCall
 from agent.tools.base import Effect, Params, Tool, ToolContext
@@ -30,8 +33,10 @@ from evals.store import TraceStore
 from evals.traces import load_all
 from evals.verify import verify
 from tests.support_runs import answer, turn
+from tests.support_secrets import KEY_LINES, PEM, TOKEN, seen_of
 from tests.support_traces import genuine
 
+Spelling = Callable[[str], str]
 CANARY = "sk-live-CANARY"
 SECRETS = (CANARY, 'p\u00e4ss"word/+\\1', "sk-live-CANARY-and-more")
 secrets = st.text(st.characters(codec="utf-8"), min_size=8, max_size=40).filter(lambda text: text.strip() == text)
@@ -86,7 +91,8 @@ def test_a_secret_in_other_letters_is_not_sent(secret: str, spelt: object) -> No
 def test_a_secret_inside_base64_is_found_wherever_it_begins(before: str, after: str) -> None:
     packed = base64.b64encode(f"{before}{CANARY}{after}".encode()).decode()
     assert MARK in redacted(packed, SECRETS)
-    assert b"live-CANA" not in base64.b64decode(redacted(packed, SECRETS).replace(MARK, "") + "===", validate=False)
+    left = redacted(packed, SECRETS).replace(MARK, "").rstrip("=")
+    assert b"live-CANA" not in base64.b64decode(left[: len(left) // 4 * 4])
 
 
 @given(secret=secrets, before=st.text(max_size=20), after=st.text(max_size=20))
@@ -139,6 +145,175 @@ def test_redaction_is_linear_in_the_text() -> None:
 
     seconds(hostile)
     assert min(seconds(hostile * 1000) for _ in range(3)) < 60 * min(seconds(hostile * 100) for _ in range(3))
+
+
+# -- secrets of several lines, and long ones --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "secret", [PEM, "first line\tof it\nsecond one", "p\u00e4ss\tw\u00f6rt\nchen\b9", TOKEN, "\U0001f511 and more"]
+)
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        str,
+        str.strip,
+        lambda text: text.replace("\n", "\r\n"),
+        lambda text: " ".join(text.split()),
+        lambda text: text.replace("\n", "\n    ").replace("\t", "  "),
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+        lambda text: json.dumps(json.dumps(text))[1:-1],
+        lambda text: json.dumps(json.dumps(json.dumps(text)))[1:-1],
+        lambda text: json.dumps({"a": [json.dumps({"b": text})]}),
+        lambda text: repr(text)[1:-1],
+        lambda text: repr(text.encode())[2:-1],
+        lambda text: ascii(text)[1:-1],
+        lambda text: text.encode("ascii", "backslashreplace").decode(),
+        lambda text: quote(text.replace("\n", "\r\n"), safe=""),
+        lambda text: quote(json.dumps(text)),
+        lambda text: json.dumps(quote(text)),
+        lambda text: base64.b64encode(text.encode()).decode(),
+        lambda text: base64.encodebytes(text.encode()).decode(),
+        lambda text: json.dumps(base64.encodebytes(f"key: {text}".encode()).decode()),
+        lambda text: base64.encodebytes(text.encode()).decode().replace("\n", "\r\n  "),
+    ],
+    ids=[
+        *("plain", "stripped", "crlf", "one line", "indented", "json", "json utf-8", "json in json", "thrice json"),
+        *("in objects", "repr", "repr of bytes", "ascii", "backslashes", "quoted", "json quoted", "quoted in json"),
+        *("base64", "base64 in lines", "those in json", "those indented"),
+    ],
+)
+def test_white_space_and_escapes_hide_no_secret(secret: str, spelt: Spelling) -> None:
+    text = f"key: {spelt(secret)} and then\nnext"
+    clean = redacted(text, (secret,))
+    assert MARK in clean
+    assert clean.startswith(("key: ", "key: \\"))
+    assert clean.endswith(" and then\nnext")
+    assert not secret_spans(clean.replace(MARK, ""), (secret,))
+    assert seen_of(secret, clean) == set()
+    assert holds_secret(text, (secret,))
+
+
+@pytest.mark.parametrize("width", [40, 64, 76])
+def test_a_long_secret_is_found_though_it_is_broken_into_lines(width: int) -> None:
+    text = "\n".join(["from a page:", *(TOKEN[at : at + width] for at in range(0, len(TOKEN), width)), "end"])
+    assert redacted(text, (TOKEN,)) == f"from a page:\n{MARK}\nend"
+
+
+def test_a_long_line_of_a_secret_counts_by_itself_and_its_header_does_not() -> None:
+    for line in KEY_LINES[:-1]:
+        assert redacted(f"so: {line}.", (PEM,)) == f"so: {MARK}."
+        assert redacted(f"so: {quote(line, safe='')}.", (PEM,)) == f"so: {MARK}."
+        assert MARK in redacted(base64.encodebytes(line.encode()).decode(), (PEM,))
+    for text in ("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----\n", KEY_LINES[0][:23]):
+        assert redacted(text, (PEM,)) == text
+        assert not holds_secret(text, (PEM,))
+
+
+def test_a_line_of_a_key_in_a_secret_that_is_json_counts_as_well() -> None:
+    account = json.dumps(
+        {"type": "service_account", "private_key": PEM, "uri": "https://example.org/o/oauth2/auth"}, indent=1
+    )
+    assert seen_of(PEM, redacted(f"key:\n{PEM}", (account,))) == set()
+    assert seen_of(PEM, redacted(json.dumps(json.loads(account)), (account,))) == set()
+    kept = 'see "uri": "https://example.org/o/oauth2/auth"'
+    assert redacted(kept, (account,)) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the end of\nthe line, then\nthe next",
+        "theend",
+        "pass 1234 and pass\n1234",
+        "in\nthe hex of 1 234",
+        "=" * 70,
+        "----------------------------------------",
+        "a ruled line\n" + "#" * 60,
+        "\\n\\t%0a\\\\n",
+    ],
+)
+def test_ordinary_text_is_not_torn_apart(text: str) -> None:
+    known = (
+        "the\nbend",
+        "pass1234",
+        "thin",
+        "1234word",
+        f"one\n{'=' * 70}\ntwo\n{'-' * 40}\n{'#' * 60}\nthe next",
+        "\n\n\n\n",
+    )
+    assert redacted(text, known) == text
+
+
+def test_short_secrets_need_their_own_white_space() -> None:
+    known = ("blue whale", "pass1234")
+    assert redacted("a blue\r\n  whale, blue+whale, bluewhale", known) == f"a {MARK}, {MARK}, bluewhale"
+    assert redacted("pass 1234, pass\n1234, pass1234", known) == f"pass 1234, pass\n1234, {MARK}"
+
+
+def test_secrets_that_overlap_are_taken_out_whole() -> None:
+    assert redacted("abcdefghij", ("abcdef", "efghij", "cdef")) == MARK
+    assert redacted("abcdefabcdef", ("abcdef",)) == MARK * 2
+
+
+# -- texts that are cut -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("secret", [TOKEN, PEM, "hunter2-hunter2-hunter2"])
+@pytest.mark.parametrize(
+    "spelt",
+    [
+        str,
+        lambda text: json.dumps(text)[1:-1],
+        lambda text: quote(text, safe=""),
+        lambda text: base64.b64encode(text.encode()).decode(),
+    ],
+    ids=["plain", "json", "quoted", "base64"],
+)
+def test_at_the_end_of_a_cut_text_no_beginning_of_a_secret_is_left(secret: str, spelt: Spelling) -> None:
+    whole = spelt(secret)
+    for length in range(60, len(whole), 7):
+        clean = redacted(f"key: {whole[:length]}", (secret,), is_cut=True)
+        assert clean.removesuffix("\\n").rstrip() == f"key: {MARK}", length
+    assert redacted(f"key: {whole[:60]}\n and more", (secret,), is_cut=True).endswith("and more")
+
+
+def test_a_cut_text_keeps_what_only_looks_like_a_beginning() -> None:
+    for text in ("a b eyJhbGciOiJ", "-----BEGIN", "ends in eyJ\n", "%", "\\u00", "\ufffd", ""):
+        assert redacted(text, (TOKEN, PEM), is_cut=True) == text
+    assert redacted("key: pass12", ("pass1234",), is_cut=True) == f"key: {MARK}"
+    assert redacted("key: pass1", ("pass1234",), is_cut=True) == "key: pass1"
+
+
+def test_lines_keep_their_numbers_where_they_are_asked_to() -> None:
+    text = f"one\nkey: {PEM}two\nthree"
+    clean = redacted(text, (PEM,), keep_lines=True).split("\n")
+    assert len(clean) == len(text.split("\n"))
+    assert (clean[0], clean[1], clean[-2], clean[-1]) == ("one", f"key: {MARK}", "two", "three")
+    assert redacted(text, (PEM,)) == f"one\nkey: {MARK}\ntwo\nthree"
+
+
+def test_what_matches_is_of_bounded_length_and_what_repeats_never_goes_back() -> None:
+    """So that redaction takes time linear to any text, however long, whatever is in it."""
+    assert re._parser.parse(redaction._ESCAPE.pattern).getwidth()[1] <= redaction._MAX_ESCAPE  # type: ignore[attr-defined]
+    sought = redaction._sought((PEM, TOKEN, "blue  whale and \t more"))
+    assert sought
+    assert sought.spaced
+    for pattern in sought.spaced:
+        repeats = re.findall(r"\\?[*+?]\+?|\{\d+,", pattern.pattern.replace("(?:", ""))
+        assert set(repeats) == {"\\+", "++"}  # a plus sign, and white space that is never given back
+
+
+@pytest.mark.parametrize(
+    "piece", ["\\", "%", "\\u", "%e2%82", "eyJhbGciOiJ", " ", "\\n", "%25", "\\\\", "-----BEGIN PRIVATE KEY----- ", "a"]
+)
+def test_hostile_megabytes_are_read_in_time(piece: str) -> None:
+    known = (PEM, TOKEN, "a" * 40 + "b", "a a a a a a a a a a a a a a b")
+    text = piece * (2_000_000 // len(piece))
+    started = time.process_time()
+    redacted(text, known, is_cut=True)
+    assert time.process_time() - started < 8
 
 
 # -- the settings -----------------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ from agent.budget import BudgetEnforcer, Reservation
 from agent.errors import BackendError, BudgetExceededError, CancelledRunError, NotSentError
 from agent.journal import Journal
 from agent.llm.backends.base import RawReply
+from agent.llm.clean_replies import without_secrets
 from agent.llm.envelopes import usage_of
 from agent.llm.opening import call_error
-from agent.redaction import redacted
 from agent.reporter import Reporter
 from agent.state import AgentState, LedgerEntry, LLMCall, Timing, Usage
 
@@ -109,7 +109,7 @@ class Attempts:
         started, call = time.perf_counter(), attempt.call
         try:
             raw = attempt.send(self.deadline_seconds())
-            return replace(raw, body=redacted(raw.body, self.secrets))
+            return replace(raw, body=without_secrets(raw.body, self.secrets))
         except NotSentError as error:
             call.error = call_error(error)
             self.journal.settled(self.state.run_id, self.enforcer.release(attempt.reservation))

@@ -15,7 +15,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from agent.errors import UsageError
-from agent.redaction import holds_secret, redacted
+from agent.redaction import holds_secret, redacted, texts_of
 from agent.state import ToolCall, ToolResult, content_hash
 from agent.tools.base import Effect, Embed, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.browse import Browse
@@ -226,17 +226,21 @@ class ToolRegistry:
                 stack.callback(tool.close)
 
     def _refuse_secrets(self, checked: CheckedCall) -> None:
-        """A call that would send a secret of the settings away is not made."""
-        leaves = checked.tool.effect == "network" or not checked.tool.contained
-        arguments = json.dumps(checked.call.arguments, ensure_ascii=False)
-        if leaves and holds_secret(arguments, self._context.secrets):
+        """A call that would send a secret of the settings away is not made: in one text, or in lines of a list."""
+        if checked.tool.effect != "network" and checked.tool.contained:
+            return
+        arguments = checked.call.arguments
+        sent = ("\n".join(texts_of(arguments)), json.dumps(arguments, ensure_ascii=False))
+        if any(holds_secret(text, self._context.secrets) for text in sent):
             raise ToolError("secret_in_request", "The call holds a secret of the settings, and was not made.")
 
     def _shown(self, result: str | Excerpt, checked: CheckedCall) -> tuple[str, bool]:
         """The result without secrets and within its tool's size, and whether something was left out."""
-        text = redacted(result.text if isinstance(result, Excerpt) else result, self._context.secrets)
+        secrets = self._context.secrets
         if isinstance(result, Excerpt):
+            text = redacted(result.text, secrets, is_cut=True)
             return _cut(text, checked.tool.max_chars, result.whole), True
+        text = redacted(result, secrets)
         if len(text) <= checked.tool.max_chars:
             return text, False
         return _cut(text, checked.tool.max_chars, f"{len(text):,} characters"), True
