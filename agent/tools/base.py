@@ -139,7 +139,8 @@ class Tool(ABC, Generic[P]):
 
     @abstractmethod
     def run(self, params: P, context: ToolContext) -> str | Excerpt:
-        """The result as text for the model; whatever is longer than `max_chars` is cut by the registry.
+        """The result as text for the model. The registry takes the secrets out of it, and then cuts whatever is longer
+        than `max_chars`; a tool that cuts a text itself takes them out before (agent/redaction.py).
 
         Raises:
             ToolError: the model's mistake or the world's; becomes an observation. Anything else is our bug.

@@ -1,7 +1,8 @@
 """A folder of text files as a search engine: SQLite FTS5 in memory, ranked by bm25, the same order every time.
 
-An index is built once a process for each state of a folder (paths, sizes, times) and shared by all its threads. The
-folder belongs to the person who wrote the suite, so what is wrong with it is a UsageError; the query is the model's.
+An index is built once a process for each state of a folder (paths, sizes, times) and shared by all its threads. It
+holds no secret, so that no excerpt holds a part of one. The folder belongs to the person who wrote the suite, so what
+is wrong with it is a UsageError; the query is the model's.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from agent.errors import UsageError
+from agent.redaction import redacted
 
 MAX_FILES = 2000
 MAX_FILE_BYTES = 1_000_000
@@ -35,6 +37,7 @@ _FUNCTION_WORDS = frozenset(
 )
 
 _Fingerprint = tuple[tuple[str, int, int], ...]
+_Key = tuple[Path, tuple[str, ...]]  # a folder, and the secrets that its index was made without
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class Hit:
 class Corpus:
     """The index of one folder as it was when it was opened. Safe to use from several threads."""
 
-    def __init__(self, folder: Path, names: list[str]):
+    def __init__(self, folder: Path, names: list[str], secrets: tuple[str, ...] = ()):
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(":memory:", check_same_thread=False)
         weakref.finalize(self, self._connection.close)
@@ -63,7 +66,8 @@ class Corpus:
             raise UsageError(
                 f"this Python's SQLite cannot search text ({error}): use a Python built with FTS5"
             ) from error
-        self._connection.executemany("INSERT INTO docs VALUES (?, ?, ?)", (_document(folder, name) for name in names))
+        documents = (_document(folder, name, secrets) for name in names)
+        self._connection.executemany("INSERT INTO docs VALUES (?, ?, ?)", documents)
 
     def search(self, query: str, limit: int) -> list[Hit]:
         """The documents that hold any word of the query, best first; equal ranks in the order of their names."""
@@ -91,25 +95,27 @@ def clean(text: str) -> str:
     return " ".join("".join(char if char.isprintable() else " " for char in text).split())
 
 
-_indexes: dict[Path, tuple[_Fingerprint, Corpus]] = {}
+_indexes: dict[_Key, tuple[_Fingerprint, Corpus]] = {}
 _indexes_lock = threading.Lock()
 
 
-def open_corpus(folder: Path) -> Corpus:
-    """The index of the .txt and .md files in the folder and below; links that lead out of it are not followed.
+def open_corpus(folder: Path, secrets: tuple[str, ...] = ()) -> Corpus:
+    """The index of the .txt and .md files in the folder and below, without the secrets in them; links that lead out of
+    it are not followed.
 
     Raises:
         UsageError: no such folder, nothing in it, too much in it, or a file that is not UTF-8 text.
     """
     root = folder.resolve()
+    key = root, secrets
     with _indexes_lock:
         fingerprint = _fingerprint(root)
-        known = _indexes.get(root)
+        known = _indexes.get(key)
         if known and known[0] == fingerprint:
             return known[1]
-        corpus = Corpus(root, [name for name, _, _ in fingerprint])
-        _indexes.pop(root, None)
-        _indexes[root] = (fingerprint, corpus)
+        corpus = Corpus(root, [name for name, _, _ in fingerprint], secrets)
+        _indexes.pop(key, None)
+        _indexes[key] = (fingerprint, corpus)
         while len(_indexes) > _MAX_INDEXES:
             del _indexes[next(iter(_indexes))]
         return corpus
@@ -137,7 +143,7 @@ def _fingerprint(root: Path) -> _Fingerprint:
     return tuple(sorted(found))
 
 
-def _document(folder: Path, name: str) -> tuple[str, str, str]:
+def _document(folder: Path, name: str, secrets: tuple[str, ...]) -> tuple[str, str, str]:
     path = folder / name
     try:
         text = path.read_bytes()[: MAX_FILE_BYTES + 1].decode("utf-8-sig")
@@ -145,7 +151,7 @@ def _document(folder: Path, name: str) -> tuple[str, str, str]:
         raise UsageError(f"{path}: not UTF-8 at byte {error.start}: save it as UTF-8 text") from error
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from error
-    first, _, rest = text.strip().partition("\n")
+    first, _, rest = redacted(text, secrets).strip().partition("\n")
     heading = clean(first.lstrip("# "))
     if not 0 < len(heading) <= _MAX_TITLE:
         return clean(path.stem), clean(text), clean(name)

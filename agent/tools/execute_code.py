@@ -16,6 +16,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent.redaction import redacted
 from agent.sandbox.base import SHOWN_SOURCE, Command, Finished, Limits, Sandbox, SandboxError
 from agent.sandbox.limits import PATH
 from agent.sandbox.readable import is_system, python_for
@@ -86,7 +87,8 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
             finished = sandbox.run(command)
         except SandboxError as error:
             raise ToolError(error.error_type, str(error)) from error
-        return self._judged(finished)
+        text = redacted(finished.output.decode("utf-8", "replace"), context.secrets).rstrip()
+        return self._judged(finished, text)
 
     def _command(self, language: Language, source: bytes, sandbox: Sandbox, workspace: Path | None) -> Command:
         limits = Limits(seconds=self._seconds)
@@ -104,8 +106,7 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
         told = (str(node), f"--input-type={kind}", "-")
         return Command(told, workspace, stdin=source, readable=files, environment=_NODE_VARIABLES, limits=limits)
 
-    def _judged(self, finished: Finished) -> str:
-        text = finished.output.decode("utf-8", "replace").rstrip()
+    def _judged(self, finished: Finished, text: str) -> str:
         over = Limits()
         if finished.ended == "timeout" or finished.code == 128 + signal.SIGXCPU:
             raise ToolError("timeout", f"The code was stopped after {self._seconds:g} seconds.{_tail(text)}")

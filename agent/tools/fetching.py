@@ -13,6 +13,7 @@ from agent.egress.fetch import Page, Reach, Wanted, fetch
 from agent.egress.target import MAX_URL_CHARS, Target, read_url
 from agent.errors import UsageError
 from agent.prompts.untrusted import as_data, inert_markers
+from agent.redaction import redacted
 from agent.sandbox.base import SandboxError
 from agent.sandbox.parsing import PARSER_LIMITS, parsed
 from agent.tools.base import Excerpt, Params, ToolContext, ToolError
@@ -101,7 +102,8 @@ def page_text(url: str, context: ToolContext, parser: str, max_chars: int) -> st
         ToolError: as `fetched`; unsupported_type; of HTML also no_sandbox, too_large, timeout, memory or tool_crashed.
     """
     page = _fetched_page(url, context)
-    return _shown(page, _parsed_html(page, context, parser) if _is_html(page) else _plain_text(page), max_chars)
+    text = _parsed_html(page, context, parser) if _is_html(page) else _plain_text(page, context)
+    return _shown(redacted(page.url, context.secrets), page, text, max_chars)
 
 
 def _fetched_page(url: str, context: ToolContext) -> Page:
@@ -123,14 +125,14 @@ def _is_html(page: Page) -> bool:
     return page.content_type in _HTML or (not page.content_type and page.body.lstrip()[:1] == b"<")
 
 
-def _plain_text(page: Page) -> PageText:
-    """The text of a page that is not HTML, as it is."""
-    text = decoded(page.body, charset_of(page.body, page.charset))
+def _plain_text(page: Page, context: ToolContext) -> PageText:
+    """The text of a page that is not HTML, as it is but for secrets."""
+    text = redacted(decoded(page.body, charset_of(page.body, page.charset)), context.secrets, is_cut=page.truncated)
     return PageText(text, len(text))
 
 
 def _parsed_html(page: Page, context: ToolContext, parser: str) -> PageText:
-    """What one of our parsers reads in an HTML page, isolated.
+    """What one of our parsers reads in an HTML page, isolated, without secrets.
 
     Raises:
         ToolError: no_sandbox, too_large, timeout, memory or tool_crashed.
@@ -145,15 +147,18 @@ def _parsed_html(page: Page, context: ToolContext, parser: str) -> PageText:
         raise ToolError("tool_crashed", "The page was fetched and not read: it is broken.") from None
     if found.too_deep:
         raise ToolError("too_large", "The page is nested too deeply to be read.")
-    text = found.text if found.title in found.text[:MAX_TITLE_CHARS] else f"{found.title}\n\n{found.text}"
-    return PageText(text, found.chars)
+    is_cut = page.truncated or found.chars > len(found.text)
+    text = redacted(found.text, context.secrets, is_cut=is_cut)
+    title = redacted(found.title, context.secrets, is_cut=len(found.title) == MAX_TITLE_CHARS)
+    whole = text if title in text[:MAX_TITLE_CHARS] else f"{title}\n\n{text}"
+    return PageText(whole, found.chars - len(found.text) + len(text))
 
 
-def _shown(page: Page, text: PageText, max_chars: int) -> str | Excerpt:
-    """The text as foreign data, and within the size of a result."""
+def _shown(url: str, page: Page, text: PageText, max_chars: int) -> str | Excerpt:
+    """The text, which holds no secret, as foreign data and within the size of a result."""
     if not text.text.strip():
         return "The page holds no text."
-    source, mark = _shortened(page.url), secrets.token_hex(4)
+    source, mark = _shortened(url), secrets.token_hex(4)
     room = max_chars - len(as_data("", source, mark))
     clean = inert_markers(printable(text.text))
     if not page.truncated and text.chars <= len(text.text) and len(clean) <= room:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field, StringConstraints, ValidationError
 
 from agent.egress.faults import FetchError
 from agent.egress.fetch import Page, Wanted, fetch
+from agent.redaction import redacted_values
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import clean
 from agent.tools.fetching import reach_of
@@ -93,7 +94,9 @@ class GetWeather(Tool[GetWeatherParams]):
             raise ToolError("bad_args", "The location holds no name.")
         page = _asked(params.location, context)
         try:
-            return _told(_Weather.model_validate_json(page.body), params.location)
+            weather = _Weather.model_validate_json(page.body)
+            clean = _Weather.model_validate(redacted_values(weather.model_dump(), context.secrets))
+            return _told(clean, params.location)
         except ValidationError:
             raise ToolError("bad_reply", "The weather server's answer cannot be read. Try another name.") from None
 

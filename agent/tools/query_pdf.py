@@ -18,6 +18,7 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from agent.errors import BudgetExceededError
+from agent.redaction import redacted
 from agent.sandbox.base import Limits, SandboxError
 from agent.sandbox.parsing import parsed
 from agent.tools.base import INSTALL_EXTRAS, Embed, Params, Tool, ToolContext, ToolError
@@ -102,7 +103,7 @@ class QueryPdf(Tool[QueryPdfParams]):
             raise ToolError("bad_args", "The query holds no word to look for.")
         path, data = _bytes_of(params.path, context)
         pdf = self._parsed(path, data, context)
-        chunks = _chunks(pdf.pages)
+        chunks = _chunks(_without_secrets(pdf.pages, context.secrets))
         if not chunks:
             raise ToolError("no_text", f"{path} holds no text: its pages are pictures, such as scans.")
         best, how = self._best(params.query, chunks, context.embed)
@@ -159,6 +160,12 @@ def _bytes_of(path: str, context: ToolContext) -> tuple[str, bytes]:
         if os.fstat(handle).st_size > MAX_PDF_BYTES:
             raise ToolError("too_large", f"{place.path} has over {MAX_PDF_BYTES:,} bytes. Use a smaller document.")
         return place.path, read_bytes(handle, MAX_PDF_BYTES)
+
+
+def _without_secrets(pages: list[str], secrets: tuple[str, ...]) -> list[str]:
+    """Each page on one line, without the secrets that stand in it or go on over its end."""
+    lines = "\n".join(page.replace("\n", " ") for page in pages)
+    return redacted(lines, secrets, is_cut=True, keep_lines=True).split("\n")
 
 
 def _chunks(pages: list[str]) -> list[Chunk]:

@@ -8,6 +8,7 @@ import os
 
 from pydantic import Field
 
+from agent.redaction import redacted, spelling_room
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.workspace import MAX_PATH_CHARS, faults_told, opened_file, place_of, read_bytes
 
@@ -60,10 +61,22 @@ class ReadFileChunk(Tool[ReadFileChunkParams]):
             raise ToolError("too_large", message)
         if not (start <= end <= last and end - start < MAX_LINES):
             raise ToolError("bad_range", f"{place.path} has {counted}. {_mend(start, end, last)}")
-        text = b"".join(itertools.islice(io.BytesIO(data), start - 1, end)).decode("utf-8", "replace")
+        text = _lines(data, start, end, context.secrets)
         if "\0" in text:
             return f"({place.path} is a binary file: there is no text to show)"
-        return f"[{place.path}: lines {start} to {end} of {counted}]\n{text.removesuffix(chr(10))}"
+        return f"[{place.path}: lines {start} to {end} of {counted}]\n{text}"
+
+
+def _lines(data: bytes, start: int, end: int, secrets: tuple[str, ...]) -> str:
+    """Some lines, without the secrets that stand in them or reach into them from around."""
+    file = io.BytesIO(data)
+    begins = sum(map(len, itertools.islice(file, start - 1)))
+    ends = begins + sum(map(len, itertools.islice(file, end - start + 1)))
+    room = spelling_room(secrets)
+    first, behind = max(0, begins - room), ends + room
+    around = redacted(data[first:behind].decode("utf-8", "replace"), secrets, keep_lines=True).split("\n")
+    above = data.count(b"\n", first, begins)
+    return "\n".join(around[above : above + end - start + 1])
 
 
 def _mend(start: int, end: int, last: int) -> str:

@@ -11,6 +11,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from agent.redaction import redacted
 from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.folder_walk import MAX_COUNTED, Entry, entries, is_open
 from agent.tools.workspace import (
@@ -51,6 +52,7 @@ class _Search:
 
     words: str
     most: int
+    secrets: tuple[str, ...] = field(default=(), repr=False)
     lines: list[str] = field(default_factory=list)
     matches: int = 0
     bytes_left: int = MAX_SEARCHED_BYTES
@@ -81,6 +83,7 @@ class _Search:
         text = data.decode("utf-8", "replace")
         if self.words not in text.casefold():  # most files: no need to take them apart
             return
+        text = redacted(text, self.secrets, is_cut=not is_whole, keep_lines=True)  # of what is cut out, no part is left
         for number, line in enumerate(text.split("\n"), 1):
             if self.words in line.casefold():
                 self.found(f"{shown}:{number}: {preview(line)}")
@@ -110,7 +113,7 @@ class Search(Tool[SearchParams]):
         words = params.query.casefold()
         if not words.strip() or not set(words).isdisjoint("\n\r\0"):
             raise ToolError("bad_query", "The query must be a text that can stand within one line.")
-        search = _Search(words, params.max_results)
+        search = _Search(words, params.max_results, context.secrets)
         with _what_is_searched(context, params.path or "") as (folder, parts, name):
             if name is None:
                 _walk(search, folder, parts, params.target, context)

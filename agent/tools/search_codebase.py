@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import dataclass
 
 from pydantic import Field, model_validator
 
+from agent.redaction import redacted
 from agent.sandbox.base import Command, Finished, Limits, SandboxError
 from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.search import MAX_PREVIEW, preview
@@ -32,6 +34,7 @@ _RIPGREP = (
     *("--line-number", "--null", "--sort=path", "--smart-case", "--engine=default", f"--max-count={MAX_PER_FILE + 1}"),
     *(f"--max-columns={_MAX_COLUMNS}", "--max-columns-preview"),
 )
+_OMITTED = re.compile(r" \[\.\.\. [a-z0-9 ]{1,80}\]\Z")  # what ripgrep puts where it cuts a line
 _NO_MATCH, _FAULT = 1, 2  # ripgrep's exit codes
 
 
@@ -102,7 +105,7 @@ class SearchCodebase(Tool[SearchCodebaseParams]):
         except SandboxError as error:
             raise ToolError(error.error_type, str(error)) from None
         found = [match for match in matches(_judged(done)) if not _is_kept_away(match, context)]
-        return _told(found, is_complete=done.ended == "exit" and done.code != _FAULT)
+        return _told(found, context.secrets, is_complete=done.ended == "exit" and done.code != _FAULT)
 
 
 def _checked(directory: str, context: ToolContext) -> str:
@@ -157,13 +160,15 @@ def _is_kept_away(match: Match, context: ToolContext) -> bool:
     return any(is_private(part, context) for part in match.path.split("/"))
 
 
-def _told(found: list[Match], *, is_complete: bool) -> str | Excerpt:
+def _told(found: list[Match], secrets: tuple[str, ...], *, is_complete: bool) -> str | Excerpt:
     shown: list[str] = []
     of_file: dict[str, int] = {}
     for match in found:
         of_file[match.path] = of_file.get(match.path, 0) + 1
         if of_file[match.path] <= MAX_PER_FILE and len(shown) < MAX_RESULTS:
-            shown.append(f"{preview(shown_path(match.path))}:{match.number}: {preview(match.line)}")
+            line = _OMITTED.sub("", match.line)
+            line = redacted(line, secrets, is_cut=line != match.line)
+            shown.append(f"{preview(shown_path(match.path))}:{match.number}: {preview(line)}")
     if not shown:
         return "no match"
     text = "\n".join([f"{len(shown)} match{'es' * (len(shown) > 1)}:", *shown])

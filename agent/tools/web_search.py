@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -9,6 +10,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from agent.egress.fetch import Wanted
 from agent.errors import UsageError
+from agent.redaction import redacted
 from agent.tools.base import Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import Hit, clean, open_corpus, query_terms
 from agent.tools.fetching import fetched, reach_of
@@ -64,7 +66,13 @@ def _found(query: str, context: ToolContext) -> list[Hit]:
     provider = _provider(context)
     if provider == "corpus":
         return _corpus(query, context)
-    return search_searxng(query, context) if provider == "searxng" else search_live(query)
+    found = search_searxng(query, context) if provider == "searxng" else search_live(query)
+    return [_without_secrets(hit, context.secrets) for hit in found]
+
+
+def _without_secrets(hit: Hit, secrets: tuple[str, ...]) -> Hit:
+    title, source, snippet = (redacted(text, secrets) for text in (hit.title, hit.source, hit.snippet))
+    return replace(hit, title=title, source=source, snippet=snippet)
 
 
 def _provider(context: ToolContext) -> str:
@@ -80,7 +88,7 @@ def _corpus(query: str, context: ToolContext) -> list[Hit]:
         raise UsageError(
             "SEARCH_PROVIDER=corpus, but the case names no corpus: give it one, or set SEARCH_PROVIDER=auto"
         )
-    return open_corpus(context.corpus).search(query, MAX_RESULTS)
+    return open_corpus(context.corpus, context.secrets).search(query, MAX_RESULTS)
 
 
 def search_live(query: str) -> list[Hit]:

@@ -238,5 +238,5 @@ def _count(value: object, default: int) -> int:
 
 def _words(text: object, limit: int, secrets: tuple[str, ...]) -> str:
     """A server's words on one line, inert, bounded and without secrets: they stand in the system message."""
-    plain = redacted(inert_markers(clean(text[: 4 * limit])), secrets) if isinstance(text, str) else ""
+    plain = inert_markers(clean(redacted(text, secrets)[: 4 * limit])) if isinstance(text, str) else ""
     return (plain if len(plain) <= limit else f"{plain[: limit - 1]}\u2026") or _NO_WORDS

@@ -158,12 +158,13 @@ class McpTool(Tool[Params]):
         try:
             result = connection.call(self._server_name, arguments_of(params))
         except RefusedError as error:
-            told = self._connection.without_secrets(clean(str(error)[: 4 * MAX_ERROR]))[:MAX_ERROR]
+            told = clean(self._connection.without_secrets(str(error))[: 4 * MAX_ERROR])[:MAX_ERROR]
             raise ToolError("tool_error", f"{self.name} was refused: {told}") from None
         except ServerFailedError as error:
             message = f"The server of {self.name} failed: {error}. Do without it, or try once more."
             raise ToolError("tool_crashed", message) from None
-        text = self._connection.without_secrets("\n".join(map(_words, result.content)) or _structured(result))
+        said = "\n".join(_words(block, self._connection.without_secrets) for block in result.content)
+        text = self._connection.without_secrets(said or _structured(result))
         if result.is_error:
             raise ToolError("tool_error", text or f"{self.name} failed, and does not say why.")
         return text or "Done; there is nothing to show."
@@ -188,7 +189,7 @@ def _offered(name: str, connection: LazyConnection) -> tuple[tuple[Declared, ...
         words = f"; it wrote: {connection.without_secrets(clean(error.complaint))}" if error.complaint else ""
         raise UsageError(f"mcp:{name}: the server failed: {error}{words}") from None
     except RefusedError as error:
-        told = connection.without_secrets(clean(str(error)))[:MAX_ERROR]
+        told = clean(connection.without_secrets(str(error)))[:MAX_ERROR]
         raise UsageError(f"mcp:{name}: the server does not list its tools: {told}") from None
     finally:
         connection.close()
@@ -220,16 +221,17 @@ def _program(
     return (command, *server.args), {**environment, **server.env}, cwd
 
 
-def _words(block: ContentBlock) -> str:
-    """A part of a result in words: texts as they are, and of everything else what it is."""
+def _words(block: ContentBlock, without_secrets: Callable[[str], str]) -> str:
+    """A part of a result in words: texts as they are, and of everything else what it is; that, being cut, without
+    secrets."""
     if block.type == "text":
         return block.text
     if block.type == "image" or block.type == "audio":  # noqa: PLR1714  mypy tells the types apart by this
         return f"[{block.type}, {clean(block.mime_type[:80])}, {len(block.data) * 3 // 4:,} bytes: not shown]"
     if block.type == "resource_link":
-        return f"[link to {clean(block.name[:200])}: {clean(str(block.uri)[:500])}]"
+        return f"[link to {clean(without_secrets(block.name)[:200])}: {clean(without_secrets(str(block.uri))[:500])}]"
     resource = block.resource
-    uri = clean(str(resource.uri)[:500])
+    uri = clean(without_secrets(str(resource.uri))[:500])
     return f"[{uri}]\n{resource.text}" if hasattr(resource, "text") else f"[{uri}: not text, not shown]"
 
 
