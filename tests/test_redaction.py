@@ -9,7 +9,7 @@ import re
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
+from typing import Annotated, ClassVar
 from urllib.parse import quote
 
 import pytest
@@ -407,6 +407,34 @@ def test_no_tool_of_the_network_is_run_with_a_secret_in_its_arguments(words: str
     assert Sends.sent == []
     assert tools.execute(ToolCall(name="sends", arguments={"words": "http://good.test/?d=e"})).success
     assert tools.execute(ToolCall(name="keeps", arguments={"words": words})).success
+
+
+class Lines(Params):
+    """Several texts."""
+
+    lines: list[Annotated[str, Field(max_length=100)]] = Field(max_length=20, description="What to send.")
+
+
+class SendsLines(Tool[Lines]):
+    """Counts the lines that it is asked to send."""
+
+    name = "sends_lines"
+    description = "Sends lines."
+    effect: Effect = "network"
+    params = Lines
+
+    def run(self, params: Lines, context: ToolContext) -> str:
+        return f"sent {len(params.lines)}"
+
+
+def test_a_secret_whose_lines_are_spread_over_an_argument_is_not_sent() -> None:
+    secret = "first piece\nsecond piece\nthird piece"
+    tools = ToolRegistry([SendsLines()], ToolContext(secrets=(secret,)))
+    for lines in (secret.split("\n"), ["so:", *secret.split("\n"), "bye"], [secret], [secret.replace("\n", "\\n")]):
+        refused = tools.execute(ToolCall(name="sends_lines", arguments={"lines": lines}))
+        assert refused.error_type == "secret_in_request", lines
+    sent = tools.execute(ToolCall(name="sends_lines", arguments={"lines": secret.split("\n")[::2]}))
+    assert sent.data == "sent 2"
 
 
 # -- what is kept -----------------------------------------------------------------------------------------------
