@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import socket
+import time
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -123,3 +125,20 @@ def test_when_it_closes_everybody_is_hung_up_on(served: Site) -> None:
         assert client.recv(10) == b""
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", proxy.port), timeout=5)
+
+
+def test_who_asks_drop_by_drop_is_hung_up_on(served: Site) -> None:
+    proxy = PinningProxy(Reach(Intranet.of(f"pub.test:{served.port}"), lambda host, port: ["127.0.0.1"]), 0.3)
+    started = time.monotonic()
+    with closing(proxy), socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as client:
+        client.sendall(b"\x05\xff")  # as many ways to say who one is follow
+        client.settimeout(0.05)
+        hung_up = False
+        while not hung_up:
+            try:
+                client.sendall(b"\x00")
+                hung_up = not client.recv(1)
+            except TimeoutError:
+                assert time.monotonic() - started < 5
+            except ConnectionError:
+                hung_up = True

@@ -30,10 +30,11 @@ _NO_ADDRESS = b"\x00\x01\x00\x00\x00\x00\x00\x00"
 
 
 class PinningProxy:
-    """Serves from when it is made until it is closed."""
+    """Serves from when it is made until it is closed. A connection is to be asked for and made in `request_seconds`."""
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, request_seconds: float = REQUEST_SECONDS) -> None:
         self.reach = reach
+        self.request_seconds = request_seconds
         self._lock = threading.Lock()
         self._faults: dict[tuple[str, int], FetchError] = {}
         self._connections: set[socket.socket] = set()
@@ -59,13 +60,12 @@ class PinningProxy:
                 with suppress(OSError):
                     connection.shutdown(socket.SHUT_RDWR)
 
-    def connect(self, host: str, port: int) -> socket.socket:
+    def connect(self, host: str, port: int, deadline: Deadline) -> socket.socket:
         """A connection to a host that may be reached. What kept it from being made is remembered.
 
         Raises:
             FetchError: as the fetcher.
         """
-        deadline = Deadline(REQUEST_SECONDS)
         target = Target("http", _read_host(host), port, "/")
         try:
             upstream = plain_socket(target, judged_addresses(target, self.reach, deadline), deadline)
@@ -130,18 +130,17 @@ class _Handler(BaseRequestHandler):
         if not proxy.admit(self.request):
             return
         try:
-            with suppress(OSError):
-                self._serve(proxy)
+            with suppress(OSError, FetchError):
+                self._serve(proxy, Deadline(proxy.request_seconds))
         finally:
             proxy.release(self.request)
 
-    def _serve(self, proxy: PinningProxy) -> None:
-        self.request.settimeout(REQUEST_SECONDS)
-        wanted = self._asked()
+    def _serve(self, proxy: PinningProxy, deadline: Deadline) -> None:
+        wanted = self._asked(deadline)
         if wanted is None:
             return
         try:
-            upstream = proxy.connect(*wanted)
+            upstream = proxy.connect(*wanted, deadline)
         except FetchError:
             self.request.sendall(_VERSION + _FAILED + _NO_ADDRESS)
             return
@@ -149,27 +148,28 @@ class _Handler(BaseRequestHandler):
             self.request.sendall(_VERSION + _DONE + _NO_ADDRESS)
             _relay(self.request, upstream, proxy)
 
-    def _asked(self) -> tuple[str, int] | None:
+    def _asked(self, deadline: Deadline) -> tuple[str, int] | None:
         """The host and port that the program wants; None where it does not speak as it should."""
-        version, methods = self._read(2)
-        self._read(methods)
+        version, methods = self._read(2, deadline)
+        self._read(methods, deadline)
         if version != _VERSION[0]:
             return None
         self.request.sendall(_VERSION + b"\x00")  # nobody has to say who they are
-        _, command, _, kind = self._read(4)
+        _, command, _, kind = self._read(4, deadline)
         if command != 1:
             return None
         if kind == _BY_NAME:
-            host = self._read(self._read(1)[0]).decode("ascii", "replace")
+            host = self._read(self._read(1, deadline)[0], deadline).decode("ascii", "replace")
         elif kind in _ADDRESS_BYTES:
-            host = str(ip_address(self._read(_ADDRESS_BYTES[kind])))
+            host = str(ip_address(self._read(_ADDRESS_BYTES[kind], deadline)))
         else:
             return None
-        return host, int.from_bytes(self._read(2), "big")
+        return host, int.from_bytes(self._read(2, deadline), "big")
 
-    def _read(self, count: int) -> bytes:
+    def _read(self, count: int, deadline: Deadline) -> bytes:
         data = b""
         while len(data) < count:
+            self.request.settimeout(deadline.left())
             piece = self.request.recv(count - len(data))
             if not piece:
                 raise ConnectionResetError
