@@ -4,8 +4,7 @@ It answers in Ollama's own envelope, so a scripted reply is decoded, charged and
 it ends a reply before the request's stop texts, and cuts one that is longer than the completion cap.
 
 A file of replies (`--scripted FILE`) is a JSON list, or a mapping from case id to list. A reply is a text, or an object
-with the fields of ScriptedReply. Native tool calls stand in `tool_calls`:
-`{"tool_calls": [{"name": "clock", "arguments": {"timezone": "UTC"}}]}`
+with the fields of ScriptedReply: docs/suites.md shows one file for each strategy.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 from agent.errors import BackendError, NotSentError, UsageError
@@ -25,6 +25,21 @@ from agent.state import ModelInfo
 
 BYTES_PER_TOKEN = 4
 THINK_END = "</think>"
+MAX_SECONDS = 3600
+_WRAPPED = 'a reply that is itself JSON is written {"content": ...}'
+# What a field of a reply in a file may be, in words and as types. true and false are no numbers.
+_COUNT = ("a whole number of tokens, or null", (int, NoneType))
+_DUE: dict[str, tuple[str, tuple[type, ...]]] = {
+    "content": ("a text, or a JSON object or list", (str, dict, list)),
+    "thinking": ("a text", (str,)),
+    "tool_calls": ("a list of objects with a name and, as an object, arguments", (list,)),
+    "prompt_tokens": _COUNT,
+    "completion_tokens": _COUNT,
+    "status": ("a whole number", (int,)),
+    "body": ("a text, a JSON object or list, or null", (str, dict, list, NoneType)),
+    "not_sent": ("true or false", (bool,)),
+    "seconds": (f"a number from 0 to {MAX_SECONDS}", (int, float)),
+}
 
 
 @dataclass(frozen=True)
@@ -106,12 +121,14 @@ def load_script(path: Path, case_id: str | None = None) -> list[ScriptedReply]:
     """
     try:
         value = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path}: cannot be read as a script ({error}); it must be a JSON list of replies") from None
+    except (OSError, ValueError, RecursionError) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: cannot be read as a script ({why}); it must be a JSON list of replies") from None
     if isinstance(value, dict):
         value = value.get(case_id or "*", value.get("*"))
     if not isinstance(value, list):
-        raise UsageError(f"{path}: holds no list of replies for case {case_id!r}; give one under its id, or under '*'")
+        case, place = ("a single task", "") if case_id is None else (f"case {case_id!r}", "its id, or under ")
+        raise UsageError(f"{path}: holds no list of replies for {case}; give one under {place}'*'")
     return [_reply(item, f"{path}, reply {number}") for number, item in enumerate(value, 1)]
 
 
@@ -119,20 +136,28 @@ def _reply(item: Any, where: str) -> ScriptedReply:
     if isinstance(item, str):
         return ScriptedReply(content=item)
     if not isinstance(item, dict):
-        raise UsageError(f"{where}: must be a text or an object, not {type(item).__name__}")
-    known = {field.name for field in fields(ScriptedReply)}
-    if unknown := set(item) - known:
-        raise UsageError(f"{where}: unknown field {sorted(unknown)[0]!r}; known are {', '.join(sorted(known))}")
-    if not _are_calls(item.get("tool_calls", [])):
-        raise UsageError(f"{where}: tool_calls must be a list of objects with a name and, as an object, arguments")
+        raise UsageError(f"{where}: must be a text or an object; {_WRAPPED}")
+    for name, value in item.items():
+        if name not in _DUE:
+            raise UsageError(f"{where}: unknown field {name!a:.60}; known are {', '.join(_DUE)}; {_WRAPPED}")
+        if not _is_due(name, value):
+            raise UsageError(f"{where}: {name} must be {_DUE[name][0]}")
     for field in ("content", "body"):  # an object stands for its JSON text, to spare authors the quoting
         if isinstance(item.get(field), dict | list):
             item = {**item, field: json.dumps(item[field])}
     return ScriptedReply(**item)
 
 
-def _are_calls(value: Any) -> bool:
-    return isinstance(value, list) and all(
+def _is_due(name: str, value: Any) -> bool:
+    kinds = _DUE[name][1]
+    fits = bool in kinds if isinstance(value, bool) else isinstance(value, kinds)
+    if fits and name == "tool_calls":
+        return _are_calls(value)
+    return fits and (name != "seconds" or 0 <= value <= MAX_SECONDS)
+
+
+def _are_calls(value: list[Any]) -> bool:
+    return all(
         isinstance(call, dict)
         and call.keys() == {"name", "arguments"}
         and isinstance(call["name"], str)
