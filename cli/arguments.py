@@ -146,7 +146,7 @@ def add_model_flags(parser: Parser, *, several: bool = False) -> None:
     parser.add_argument("--max-cost", metavar="USD", help="simulated US dollars a run may cost (default: 0.20)")
     parser.add_argument("--seed", metavar="N", help="where sampling starts (default: 7)")
     parser.add_argument("--temperature", metavar="T", help="0 to 2 (default: 0)")
-    parser.add_argument("--scripted", metavar="FILE", help="JSON replies for --backend scripted")
+    parser.add_argument("--scripted", metavar="FILE", help="JSON replies for --backend scripted (docs/suites.md)")
     add_mcp_flag(parser)
     add_plugin_flag(parser)
 

@@ -1,4 +1,5 @@
-"""A server with Ollama's API on loopback that plays a competent model and keeps what it was sent.
+"""A server with Ollama's API on loopback that plays a competent model and keeps what it was sent. No command: it is what
+`scripts/strategy_table.py` records the strategies against.
 
 It knows one task: the tool that the task needs, and the answer. What is wanted of it, it takes from each request: the
 tools, the schema, the stop words; whether the tool was used, from the prompt.
@@ -129,3 +130,7 @@ def _rendered(messages: list[dict[str, Any]]) -> str:
 
 def _tokens(text: str) -> int:
     return max(1, -(-len(text.encode()) // BYTES_PER_TOKEN))
+
+
+if __name__ == "__main__":
+    raise SystemExit("scripts.played_ollama is no command; it serves: python -m scripts.strategy_table")
