@@ -1,5 +1,5 @@
-"""A server with Ollama's API on loopback that plays a competent model and keeps what it was sent. No command: it is what
-`scripts/strategy_table.py` records the strategies against.
+"""A server with Ollama's API on loopback that plays a competent model and keeps what it was sent. No command: the
+strategies are recorded against it by `scripts/strategy_table.py`.
 
 It knows one task: the tool that the task needs, and the answer. What is wanted of it, it takes from each request: the
 tools, the schema, the stop words; whether the tool was used, from the prompt.
