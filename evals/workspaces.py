@@ -163,7 +163,7 @@ def keep_workspace(
             data = _bytes_of(entry.folder, entry.found.name, min(room, MAX_READ_BYTES))
             if data is None:
                 continue
-            if any(map(is_acted_upon, entry.parts)) or _holds(entry.path, data, secrets):
+            if is_acted_upon(entry.parts) or _holds(entry.path, data, secrets):
                 left_out += 1
                 continue
             (target / entry.path).parent.mkdir(parents=True, exist_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import stat
 import subprocess
@@ -512,6 +513,61 @@ def test_in_a_persons_folder_nothing_is_written_that_their_programs_would_run(tm
     assert files.write("hooks/pre-commit").success
     assert files.write("conftest.txt").success
     assert files.context.written == ["a", "hooks/pre-commit", "conftest.txt"]
+
+
+REPOSITORY = {
+    "HEAD": "ref: refs/heads/main\n",
+    "config": "[core]\n\trepositoryformatversion = 0\n\tbare = true\n",
+    "objects/x": "x",
+    "refs/x": "x",
+}
+
+
+@pytest.mark.parametrize("head", ["HEAD", "head", "Head"])
+@pytest.mark.parametrize("folder", ["", "docs/", "a/b.git/"])
+def test_in_a_persons_folder_no_file_makes_a_folder_a_repository(tmp_path: Path, folder: str, head: str) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    assert refused(files.write(f"{folder}{head}"))
+    assert files.names() == []  # nor are folders made for it
+    for name, text in REPOSITORY.items():
+        assert files.write(f"{folder}{name}.txt", text).success  # under this name they are files like others
+    for name in REPOSITORY:
+        moved = files.manage("move", f"{folder}{name}.txt", f"{folder}{head if name == 'HEAD' else name}")
+        assert moved.success == (name != "HEAD"), moved
+    assert files.manage("move", f"{folder}objects", f"elsewhere/{head}").success  # a folder of the name is none
+    assert files.write(f"elsewhere/{head}/Header.tsx").success
+    if shutil.which("git"):
+        (files.root / folder / "objects").mkdir()
+        asked = ["git", f"--git-dir={files.root / folder}", "rev-parse", "--git-dir"]
+        assert subprocess.run(asked, capture_output=True, check=False).returncode != 0
+        (files.root / folder / "HEAD.txt").rename(files.root / folder / "HEAD")  # the twin: that was what lacked
+        assert subprocess.run(asked, capture_output=True, check=False).returncode == 0
+
+
+def test_in_a_persons_folder_nothing_changes_in_a_repository_whatever_it_is_called(tmp_path: Path) -> None:
+    files = Files(tmp_path, persons_folder=True)
+    for name, text in REPOSITORY.items():
+        (files.root / "shelf" / "box" / name).parent.mkdir(parents=True, exist_ok=True)
+        (files.root / "shelf" / "box" / name).write_text(text)
+    files.write("a", "x")
+    before = files.names()
+    for path in ("shelf/box/config", "shelf/box/hooks/post-update", "shelf/box/refs/x", "shelf/box/HEAD"):
+        for mode in ("overwrite", "append", "prepend"):
+            assert refused(files.write(path, "y", mode))
+        assert refused(files.manage("move", "a", path))
+        assert refused(files.manage("mkdir", path))
+        assert refused(files.manage("delete", path))
+    assert refused(files.manage("move", "shelf/box/refs", "refs"))
+    assert files.names() == before
+    assert files.read("shelf/box/config").data == REPOSITORY["config"]
+    assert files.write("shelf/notes.txt", "beside it").success
+
+
+@pytest.mark.parametrize("name", REPOSITORY)
+def test_in_a_folder_of_the_runs_own_a_repository_is_files_like_others(files: Files, name: str) -> None:
+    (files.root / "HEAD").write_text("ref: refs/heads/main\n")
+    assert files.write(name, "x").success
+    assert files.manage("move", name, f"box/{name}").success
 
 
 WARNED = [

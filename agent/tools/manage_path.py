@@ -26,6 +26,7 @@ from agent.tools.workspace import (
     obeyed_warning,
     opened_folder,
     parts_to_change,
+    refuse_git_head,
 )
 
 
@@ -85,7 +86,8 @@ class ManagePath(Tool[ManagePathParams]):
 @contextmanager
 def _place_to_change(context: ToolContext, path: str, *, create: bool = False) -> Iterator[Place]:
     parts = parts_to_change(path, context)
-    with opened_folder(context, parts[:-1], create=create) as folder, faults_told("/".join(parts)):
+    opened = opened_folder(context, parts[:-1], to_change=True, create=create)
+    with opened as folder, faults_told("/".join(parts)):
         yield Place(folder, parts[-1], "/".join(parts))
 
 
@@ -159,6 +161,8 @@ def _move(path: str, destination: str, context: ToolContext) -> str:
         raise ToolError("refused", "The destination is the path itself, or inside it.")
     with _place_to_change(context, path) as old:
         is_folder = _is_folder(old)
+        if not is_folder:
+            refuse_git_head(target, context)
         with _place_to_change(context, destination, create=True) as new:
             _take_name(new, is_folder=is_folder)
             try:

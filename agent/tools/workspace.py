@@ -47,6 +47,9 @@ _RUN_LATER = (
     *(".profile", ".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".bash_aliases"),
     *(".zshrc", ".zshenv", ".zprofile", ".zlogin"),
 )
+# The one file that no git repository is without: a folder that holds it beside others is one to git whatever the folder
+# is called, and there git runs what `config` and `hooks` say. In lower case, for the same reason.
+_GIT_HEAD = "head"
 # Beyond those, no list of names is ever whole. Nearly every kind of file is run or obeyed by some program, so a person
 # is warned of all but these, which are looked at alone; and of these too, where they bear a name that is obeyed.
 _LOOKED_AT = ("*.txt", "*.md", "*.rst", "*.csv", "*.tsv", "*.log")
@@ -128,10 +131,36 @@ def is_private(name: str, context: ToolContext) -> bool:
     return _is_like(name, private_names(context))
 
 
-def is_acted_upon(name: str) -> bool:
-    """Whether a person's programs keep secrets under this name, or run or obey what stands there; for whoever copies
-    out of a workspace. HEAD is what makes a folder a repository to git, whatever the folder is called."""
-    return _is_like(name, (*_PRIVATE, *_PERSONS_PRIVATE, *_RUN_LATER, "head"))
+def is_acted_upon(parts: Sequence[str]) -> bool:
+    """Whether a person's programs keep secrets in a file of this path, or run or obey it; for whoever copies out of a
+    workspace."""
+    named = any(_is_like(part, (*_PRIVATE, *_PERSONS_PRIVATE, *_RUN_LATER)) for part in parts)
+    return named or _is_git_head(parts)
+
+
+def _is_git_head(parts: Sequence[str]) -> bool:
+    return parts[-1].casefold() == _GIT_HEAD
+
+
+def refuse_git_head(parts: Sequence[str], context: ToolContext) -> None:
+    """Nothing, unless a file of this path would help to make a folder of the person's a repository.
+
+    Raises:
+        ToolError: refused.
+    """
+    if context.persons_folder and _is_git_head(parts):
+        raise ToolError(
+            "refused", f"A file {parts[-1]} makes its folder one whose settings git obeys: use another name."
+        )
+
+
+def _refuse_repository(folder: int, path: str) -> None:
+    """Nothing, or the refusal of an open folder that git takes for a repository, or would once more stands in it."""
+    with faults_told(path), suppress(FileNotFoundError):
+        if not stat.S_ISDIR(os.stat("HEAD", dir_fd=folder, follow_symlinks=False).st_mode):
+            raise ToolError(
+                "refused", f"{path} holds a file HEAD, as git's own folders do: tools change nothing in it."
+            )
 
 
 def obeyed_warning(path: str, context: ToolContext, *, is_folder: bool = False) -> str | None:
@@ -189,21 +218,29 @@ def parts_to_change(path: str, context: ToolContext) -> tuple[str, ...]:
 
 
 @contextmanager
-def opened_folder(context: ToolContext, parts: Sequence[str], *, create: bool = False) -> Iterator[int]:
-    """The handle of a folder of the workspace; with `create`, folders that are missing are made.
+def opened_folder(
+    context: ToolContext, parts: Sequence[str], *, to_change: bool = False, create: bool = False
+) -> Iterator[int]:
+    """The handle of a folder of the workspace, in which something is `to_change`, or not; with `create`, folders that
+    are missing are made.
 
     Raises:
         ToolError: no_workspace, not_found, not_directory or refused.
         StoreError: the workspace itself cannot be opened, or the disk fails.
     """
-    handle = _opened_root(context)
+    handle, guarded = _opened_root(context), to_change and context.persons_folder
     try:
+        if guarded:
+            _refuse_repository(handle, SHOWN_ROOT)
         for depth, name in enumerate(parts, 1):
-            with faults_told("/".join(parts[:depth])):
+            path = "/".join(parts[:depth])
+            with faults_told(path):
                 if create:
                     make_folder(handle, name)
                 outer, handle = handle, folder_in(handle, name)
                 os.close(outer)
+            if guarded:
+                _refuse_repository(handle, path)
         yield handle
     finally:
         os.close(handle)
@@ -262,7 +299,8 @@ def place_of(context: ToolContext, path: str, *, to_write: bool = False) -> Iter
         raise ToolError("is_directory", "The path names a folder, not a file.")
     if to_write:
         parts = parts_to_change(path, context)
-    with opened_folder(context, parts[:-1], create=to_write) as folder:
+        refuse_git_head(parts, context)
+    with opened_folder(context, parts[:-1], to_change=to_write, create=to_write) as folder:
         yield Place(folder, parts[-1], "/".join(parts))
 
 
