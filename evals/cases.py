@@ -28,7 +28,7 @@ from evals.asserts import Assert, passes_on_nothing
 from evals.corpus import corpus_files, find_corpus
 from evals.suite_errors import explain
 from evals.suite_yaml import Document, read_yaml, shown
-from evals.workspaces import checked_name
+from evals.workspaces import below_files, checked_name
 
 MAX_TASK = 200_000
 MAX_ID = 200
@@ -197,6 +197,9 @@ def load_suite(path: Path | str) -> Suite:
         if case.id in ids:
             document.refuse(line, f"the id {shown(case.id)} is used before, on line {ids[case.id]}; ids must differ")
         ids[case.id] = line
+        for name, file in below_files(case.workspace):
+            line = document.line(("cases", place, "workspace", name))
+            document.refuse(line, f"case {shown(case.id)}: the file {shown(name)} is below {shown(file)}, a file too")
         cases.append(case)
     return Suite(path=document.path, cases=cases)
 

@@ -11,7 +11,8 @@ from pathlib import PurePosixPath
 from typing import Any
 
 from agent.state import AgentState, Record, WorkspaceFile
-from evals.workspaces import checked_name
+from agent.tools.workspace import MAX_DEPTH
+from evals.workspaces import below_files, checked_name
 
 MAX_NUMBER = 2**64  # far above every count, amount, duration and seed
 _FREE = frozenset({"arguments", "expected"})  # fields that hold any JSON, as a model or a suite wrote it
@@ -54,12 +55,12 @@ def _files(state: AgentState) -> Iterator[str]:
     if state.workspace is None:
         return
     for when, files in (("before", state.workspace.before), ("after", state.workspace.after)):
-        known = {file.path for file in files}
         for number, file in enumerate(files):
-            if any(str(folder) in known for folder in PurePosixPath(file.path).parents):
-                yield f"workspace.{when}.{number}.path: a folder of it is a file too"
             if (why := _fault_of(file, laid_out=when == "before")) is not None:
                 yield f"workspace.{when}.{number}.{why}"
+        paths = [file.path for file in files]
+        for name, _ in below_files(paths):
+            yield f"workspace.{when}.{paths.index(name)}.path: a folder of it is a file too"
 
 
 def _fault_of(file: WorkspaceFile, *, laid_out: bool) -> str | None:
@@ -71,6 +72,8 @@ def _fault_of(file: WorkspaceFile, *, laid_out: bool) -> str | None:
         return f"path: {error}"
     if not file.path or "\0" in file.path or file.path.startswith("/") or ".." in PurePosixPath(file.path).parts:
         return "path: is no path below the workspace"
+    if len(PurePosixPath(file.path).parts) > MAX_DEPTH:
+        return "path: is deeper than a record goes"
     try:
         (file.text or "").encode()
     except UnicodeEncodeError:

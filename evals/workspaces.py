@@ -6,11 +6,12 @@ Nothing in here follows a link: what stands in a folder after a run is as hostil
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
 from itertools import islice
 from pathlib import Path, PurePosixPath
@@ -32,6 +33,8 @@ MAX_KEPT_BYTES = 64 * 1024 * 1024  # of all files that are kept of one workspace
 MAX_NAME = 200
 MAX_PART_BYTES = 255  # of a file or folder, as file systems have it
 KEPT = "workspaces"  # the folder of those that are kept, beside the traces
+# A name that is too long where it is to stand, or that the file system there does not take: no fault of the disk.
+_NAME_FAULTS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL})
 
 
 def checked_name(name: str) -> str:
@@ -47,7 +50,16 @@ def checked_name(name: str) -> str:
         raise ValueError("a file's name must be a plain path below the workspace (notes/today.txt), without '..'")
     if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
         raise ValueError(f"each part of a file's name may take {MAX_PART_BYTES} bytes")
+    if len(parts) > MAX_DEPTH:
+        raise ValueError(f"a file's name may have {MAX_DEPTH} parts, as many as tools take")
     return name
+
+
+def below_files(names: Collection[str]) -> Iterator[tuple[str, str]]:
+    """The paths that cannot be laid out since a folder in them is itself named as a file, each with that file."""
+    files = set(names)
+    for name in names:
+        yield from ((name, folder) for folder in map(str, PurePosixPath(name).parents) if folder in files)
 
 
 @contextmanager
@@ -150,12 +162,13 @@ def keep_workspace(
     """Copy the files of a workspace to a folder beside the run's trace, and say where; None where there are none.
 
     Links and whatever else is no ordinary file stay out: nothing that is opened there later leads anywhere else. So do
-    files that hold a secret, and those of names that a person's programs obey (.git, Makefile); `tell` hears of these.
+    files that hold a secret, those of names that a person's programs obey (.git, Makefile), and those whose paths
+    cannot be written there; `tell` hears of these.
 
     Raises:
         StoreError: the disk does not take them.
     """
-    target, room, left_out = trace.parent / KEPT / trace.stem, MAX_KEPT_BYTES, 0
+    target, room, kept, left_out, unwritable = trace.parent / KEPT / trace.stem, MAX_KEPT_BYTES, 0, 0, 0
     with disk_errors(target), _opened(root) as folder, closing(_files_below(folder)) as found:
         if target.exists():
             shutil.rmtree(target)
@@ -165,13 +178,30 @@ def keep_workspace(
                 continue
             if is_acted_upon(entry.parts) or _holds(entry.path, data, secrets):
                 left_out += 1
-                continue
-            (target / entry.path).parent.mkdir(parents=True, exist_ok=True)
-            (target / entry.path).write_bytes(data)
-            room -= len(data)
+            elif not _written(target / entry.path, data):
+                unwritable += 1
+            else:
+                kept += 1
+                room -= len(data)
+        if target.exists() and not kept:
+            shutil.rmtree(target)
     if left_out:
         tell(f"not kept of its workspace: {left_out} files that hold a secret or that other programs would act upon")
-    return target if target.exists() else None
+    if unwritable:
+        tell(f"not kept of its workspace: {unwritable} files whose paths are too long there, or of another system")
+    return target if kept else None
+
+
+def _written(path: Path, data: bytes) -> bool:
+    """Write a file and the folders above it; False where no file can have that path. Raises OSError for the disk's."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    except OSError as error:
+        if error.errno not in _NAME_FAULTS:
+            raise
+        return False
+    return True
 
 
 def _holds(path: str, data: bytes, secrets: tuple[str, ...]) -> bool:

@@ -53,6 +53,11 @@ def test_what_is_left_out_is_left_to_the_settings(tmp_path: Path) -> None:
         (GOOD.replace("Add two and two.", "42"), "3: 'task' in case 'first': needs a text, not 42: put it in quotes"),
         (GOOD.replace("Add two and two.", "x" * 200_001), "may have at most 200000 characters"),
         (GOOD + GOOD.removeprefix("cases:\n"), "6: the id 'first' is used before, on line 2; ids must differ"),
+        (
+            with_field("workspace: {c: x,\n    a/b/c: y,\n    a: z}"),
+            "4: case 'first': the file 'a/b/c' is below 'a', a file too",
+        ),
+        (with_field("workspace:\n    ok: x\n    " + "d/" * 20 + "x: y"), "5: 'd/d/d/d"),
         (with_field("id: second"), "3: the key 'id' stands here twice (first on line 2); keep one"),
         (
             with_field("turns: [a]"),

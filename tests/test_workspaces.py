@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.state import AgentState, WorkspaceRecord
+from evals.file_asserts import FileIs
+from evals.sound import unsound
 from evals.store import TraceStore
+from evals.traces import load
 from evals.verify import verify
 from evals.workspaces import MAX_TEXT_BYTES, checked_name, fresh_workspace, keep_workspace, listed, listed_at
 from tests.support_cli import Desk, Outcome, answer
+from tests.support_runs import new_run
 from tests.support_sandbox import isolation
 
 
@@ -31,10 +37,25 @@ def test_two_runs_never_share_one() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "/etc/x", "../x", "a/../b", "a//b", "./a", "a/", "a\\b", "a\x00b", "a\nb", "x" * 201]
+    "name",
+    [
+        "",
+        "/etc/x",
+        "../x",
+        "a/../b",
+        "a//b",
+        "./a",
+        "a/",
+        "a\\b",
+        "a\x00b",
+        "a\nb",
+        "x" * 201,
+        "d/" * 20 + "x",
+        "\N{FIRE}" * 64,
+    ],
 )
 def test_a_name_that_is_no_plain_path_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match="file's name must be"):
+    with pytest.raises(ValueError, match="file's name m"):
         checked_name(name)
 
 
@@ -68,6 +89,32 @@ def test_what_stands_deep_or_behind_a_link_is_not_recorded(tmp_path: Path) -> No
         ]
 
 
+@contextmanager
+def deep_workspace() -> Iterator[tuple[Path, str]]:
+    """A workspace with a plain file, and one that only a path of over 4,096 bytes leads to: that path."""
+    with fresh_workspace({"plain.txt": "x"}) as root:
+        handle, parts = os.open(root, os.O_RDONLY), ["d" * 250] * 17
+        for part in parts:
+            os.mkdir(part, dir_fd=handle)
+            outer, handle = handle, os.open(part, os.O_RDONLY, dir_fd=handle)
+            os.close(outer)
+        os.close(os.open("f", os.O_WRONLY | os.O_CREAT, dir_fd=handle))
+        os.close(handle)
+        yield root, "/".join([*parts, "f"])
+
+
+def test_a_path_that_is_too_long_for_the_system_is_recorded_and_judged_like_others(tmp_path: Path) -> None:
+    with deep_workspace() as (root, deep):
+        files = listed(root)
+        assert listed_at(root, [deep, "plain.txt"]) == files
+    assert [(file.path, file.text) for file in files] == [(deep, ""), ("plain.txt", "x")]
+    state = new_run([]).state.model_copy(update={"workspace": WorkspaceRecord(after=files)})
+    assert FileIs(type="file", path=deep, equals="").check(state).passed
+    assert not FileIs(type="file", path=deep, absent=True).check(state).passed
+    assert unsound(state) is None
+    assert not root.exists()
+
+
 # -- what is kept -----------------------------------------------------------------------------------------------------
 
 
@@ -84,6 +131,47 @@ def test_files_are_kept_beside_the_trace_and_nothing_that_leads_elsewhere(tmp_pa
     assert sorted(str(path.relative_to(kept)) for path in kept.rglob("*")) == ["a", "a/b.txt", "c"]
     with fresh_workspace({}) as root:
         assert keep_workspace(root, tmp_path / "run-2.json") is None
+
+
+def test_a_file_whose_path_is_too_long_is_not_kept_and_that_is_told(tmp_path: Path) -> None:
+    told = list[str]()
+    with deep_workspace() as (root, _):
+        kept = keep_workspace(root, tmp_path / "run-1.json", tell=told.append)
+        assert kept is not None
+        assert [path.name for path in kept.rglob("*") if path.is_file()] == ["plain.txt"]
+        (root / "plain.txt").unlink()
+        assert keep_workspace(root, tmp_path / "run-1.json", tell=told.append) is None
+    assert list((tmp_path / "workspaces").iterdir()) == []
+    assert told == ["not kept of its workspace: 1 files whose paths are too long there, or of another system"] * 2
+
+
+def moves_to_a_long_path() -> list[dict[str, Any]]:
+    """Calls that write a file and move its folder into others until its path has over 4,096 bytes."""
+    parts = ["\N{FIRE}" * 62 + letter for letter in "abcdefghijklmnopq"]
+    moves = [("write_file", {"path": f"{parts[0]}/{parts[1]}/{parts[16]}/x", "content": "mine"})]
+    for place in range(0, 14, 2):
+        target = "/".join((*parts[place + 2 : place + 4], parts[place]))
+        moves.append(("manage_path", {"action": "move", "path": parts[place], "destination": target}))
+    return calls(*moves)
+
+
+def test_a_path_that_cannot_be_kept_costs_neither_its_run_nor_the_batch(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    limits = "{max_cost_usd: 9, max_completion_tokens: 2000}"
+    case = f"  task: Do it.\n  toolset: fs\n  limits: {limits}\n  asserts: [{{type: answer_contains, value: Done}}]\n"
+    (tmp_path / "suite.yaml").write_text(f"cases:\n- id: long\n{case}- id: second\n{case}")
+    replies = {
+        "long": [*moves_to_a_long_path(), {"content": answer("No.")}],
+        "second": [*calls(WRITE), {"content": answer("Done.")}],
+    }
+    done = desk.inside_suite("suite.yaml", "--backend", "scripted", "--scripted", desk.script(replies))
+    assert done.code == 1, done.err
+    assert "2 runs: 1 passed, 1 failed, 0 invalid" in done.out
+    assert not (tmp_path / "traces" / "workspaces").exists()
+    state = next(load(path) for path in desk.traces() if "long" in path.name)
+    assert state.workspace is not None
+    assert [len(file.path.encode()) > 4096 for file in state.workspace.after] == [True]
+    assert desk.inside("verify", "traces").code == 0
 
 
 def test_no_secret_and_nothing_that_programs_obey_is_kept(tmp_path: Path) -> None:
