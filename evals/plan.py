@@ -13,7 +13,9 @@ from agent.errors import UsageError
 from agent.guards.approvals import check_rules
 from agent.state import Permission, Sampling
 from agent.strategies.registry import STRATEGIES
+from agent.tools.base import ToolContext, WebAccess
 from agent.tools.registry import TOOLSETS, toolset
+from agent.tools.web_search import WebSearch, check_search
 from evals.cases import Case, Suite, case_hash
 
 ASKS_FOR_EVIDENCE = frozenset({"react"})  # strategies whose answers must rest on a tool unless the case says otherwise
@@ -131,7 +133,7 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
     """Refuse what cannot work before the first run starts.
 
     Raises:
-        UsageError: an unknown strategy, toolset or tool, a search without anything to search, or a workspace that is no
+        UsageError: an unknown strategy, toolset or tool, a search that could never be made, or a workspace that is no
             folder; `where` says whose.
     """
     if plan.strategy not in STRATEGIES:
@@ -147,9 +149,13 @@ def check_plan(plan: Plan, settings: Settings, where: str) -> None:
             raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
     if plan.folder is not None and not plan.folder.is_dir():
         raise UsageError(f"{where}: the workspace {str(plan.folder)!a:.200} is no folder; name one that is there")
-    searches = "web_search" in (plan.tools if plan.tools is not None else offered)
-    if searches and settings.search_provider == "corpus" and plan.corpus is None:
-        raise UsageError(f"{where}: SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or ddgs")
+    if WebSearch.name in (plan.tools if plan.tools is not None else offered):
+        key = settings.search_api_key
+        web = WebAccess(searxng_url=settings.searxng_url, search_api_key=key.get_secret_value() if key else None)
+        try:
+            check_search(ToolContext(plan.corpus, settings.search_provider, web=web))
+        except UsageError as error:
+            raise UsageError(f"{where}: {error}") from None
 
 
 @dataclass(frozen=True)

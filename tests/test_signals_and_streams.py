@@ -77,14 +77,27 @@ def test_a_misspelt_cap_is_refused_and_a_foreign_name_is_not(tmp_path: Path) -> 
     assert desk.inside("6 * 7?", "--backend", "scripted", "--scripted", desk.script(MULTIPLY)).code == 0
 
 
-def test_a_search_without_anything_to_search_is_refused_before_the_run(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"SEARCH_PROVIDER": "corpus"}, "SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or"),
+        ({"SEARCH_PROVIDER": "searxng"}, "SEARCH_PROVIDER=searxng needs SEARXNG_URL; set it to the server's address"),
+        (
+            {"SEARXNG_URL": "http://127.0.0.1:9", "SEARCH_API_KEY": "a key"},
+            "SEARCH_API_KEY holds characters that cannot stand in an HTTP header; copy it again",
+        ),
+    ],
+)
+def test_a_search_that_cannot_be_made_is_refused_before_the_run(
+    tmp_path: Path, settings: dict[str, str], said: str
+) -> None:
     desk = Desk(tmp_path)
-    done = desk.inside(
-        "Search!", "--backend", "scripted", "--scripted", desk.script(MULTIPLY), SEARCH_PROVIDER="corpus"
-    )
+    flags = ("Hello!", "--strategy", "native", "--backend", "scripted", "--scripted", desk.script(["Good day."]))
+    done = desk.inside(*flags, **settings)
     assert done.code == 2
-    assert "SEARCH_PROVIDER=corpus" in done.line
+    assert done.line.startswith(f"shoestring: this task: {said}")
     assert desk.traces() == []
+    assert desk.inside(*flags, "--toolset", "fs", **settings).code == 0, "there is nothing to search with"
 
 
 class _InterruptedAtTheEnd(SilentReporter):

@@ -182,7 +182,7 @@ def test_too_many_files_are_refused(tmp_path: Path) -> None:
 
 
 def test_asking_for_a_corpus_without_one_is_the_persons_mistake() -> None:
-    with pytest.raises(UsageError, match="names no corpus"):
+    with pytest.raises(UsageError, match="there is no corpus to search"):
         search(None, "word", provider="corpus")
 
 

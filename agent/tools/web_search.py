@@ -62,11 +62,27 @@ class WebSearch(Tool[WebSearchParams]):
         return _render(hits, self.max_chars)
 
 
+def check_search(context: ToolContext) -> None:
+    """Refuse settings with which no search can ever be made.
+
+    Raises:
+        UsageError: the corpus or the server that is to be searched is not named, or its key cannot be sent.
+    """
+    provider, key = _provider(context), context.web.search_api_key
+    if provider == "corpus" and context.corpus is None:
+        raise UsageError("SEARCH_PROVIDER=corpus, and there is no corpus to search; set it to auto or ddgs")
+    if provider == "searxng" and not context.web.searxng_url:
+        raise UsageError("SEARCH_PROVIDER=searxng needs SEARXNG_URL; set it to the server's address")
+    if provider == "searxng" and key is not None and not (key.isascii() and key.isprintable() and " " not in key):
+        raise UsageError("SEARCH_API_KEY holds characters that cannot stand in an HTTP header; copy it again")
+
+
 def _found(query: str, context: ToolContext) -> list[Hit]:
-    provider = _provider(context)
-    if provider == "corpus":
-        return _corpus(query, context)
-    found = search_searxng(query, context) if provider == "searxng" else search_live(query)
+    check_search(context)
+    provider, server = _provider(context), context.web.searxng_url
+    if provider == "corpus" and context.corpus is not None:
+        return open_corpus(context.corpus, context.secrets).search(query, MAX_RESULTS)
+    found = search_searxng(query, server, context) if provider == "searxng" and server else search_live(query)
     return [_without_secrets(hit, context.secrets) for hit in found]
 
 
@@ -81,14 +97,6 @@ def _provider(context: ToolContext) -> str:
     if context.corpus is not None:
         return "corpus"
     return "searxng" if context.web.searxng_url else "ddgs"
-
-
-def _corpus(query: str, context: ToolContext) -> list[Hit]:
-    if context.corpus is None:
-        raise UsageError(
-            "SEARCH_PROVIDER=corpus, but the case names no corpus: give it one, or set SEARCH_PROVIDER=auto"
-        )
-    return open_corpus(context.corpus, context.secrets).search(query, MAX_RESULTS)
 
 
 def search_live(query: str) -> list[Hit]:
@@ -121,20 +129,15 @@ class _Rows(BaseModel):
     results: list[_Row]
 
 
-def search_searxng(query: str, context: ToolContext) -> list[Hit]:
-    """Ask the person's SearXNG server, which has to offer JSON.
+def search_searxng(query: str, base: str, context: ToolContext) -> list[Hit]:
+    """Ask the person's SearXNG server at `base`, which has to offer JSON.
 
     Raises:
         ToolError: bad_reply, it is no such server; or what keeps it from being asked.
-        UsageError: there is no address of one, or it or its key cannot be used.
+        UsageError: its address is none.
     """
-    base, key = context.web.searxng_url, context.web.search_api_key
-    if not base:
-        raise UsageError("SEARCH_PROVIDER=searxng needs SEARXNG_URL; set it to the server's address")
-    if key is not None and not (key.isascii() and key.isprintable() and " " not in key):
-        raise UsageError("SEARCH_API_KEY holds characters that cannot stand in an HTTP header; copy it again")
     reach = reach_of("SEARXNG_URL", base, context)
-    wanted = Wanted(("application/json",), SEARXNG_SECONDS, same_origin=True, bearer=key)
+    wanted = Wanted(("application/json",), SEARXNG_SECONDS, same_origin=True, bearer=context.web.search_api_key)
     words = urlencode({"q": query, "format": "json"})
     page = fetched(f"{base.rstrip('/')}/search?{words}", wanted, reach)
     try:
