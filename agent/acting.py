@@ -21,7 +21,7 @@ from agent.tools.base import ToolError
 from agent.tools.registry import CheckedCall, Question, ToolRegistry
 
 # Faults of the world that another try may not meet: the same call is no repeat then.
-MAY_HEAL = frozenset({"network", "rate_limited", "timeout"})
+MAY_HEAL = frozenset({"changed", "network", "rate_limited", "timeout"})
 MAX_CALLS_A_REPLY = 16  # far more than a task needs at once; a reply may hold thousands
 MAX_HEARD_CHARS = 50_000  # of what was said so far, the latest
 MAX_NOTE_CHARS = 600  # of one result in the scratchpad; the whole result stands in its step

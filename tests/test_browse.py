@@ -11,7 +11,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,14 +22,16 @@ import pytest
 from agent.acting import Actions
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
+from agent.guards.approvals import Policy
 from agent.sandbox.leftovers import sweep
 from agent.state import StepRecord, ToolCall, ToolResult
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.browse import Browse
 from agent.tools.browser_process import NAMES
-from agent.tools.registry import ToolRegistry, toolset
+from agent.tools.registry import Question, ToolRegistry, toolset
 from tests.support_pages import Route, Site, html, site
 from tests.support_runs import NoticeReporter, new_run
+from tests.support_sandbox import waited_for
 
 pytest.importorskip("playwright", reason="the extra `browser` is not installed")
 pytestmark = [
@@ -195,6 +197,114 @@ def test_after_a_page_that_was_refused_none_is_open(surfer: Surfer) -> None:
     surfer.act("open", url=surfer.url("/", "127.0.0.1"))
     for action in ("read", "links", "back", "screenshot"):
         assert surfer.act(action).error_type == "no_page"
+
+
+def test_before_the_first_page_there_is_none_and_the_page_stays(surfer: Surfer) -> None:
+    surfer.act("open", url=surfer.url("/", "127.0.0.1"))  # what was open in other tests is gone
+    surfer.site.routes["/"] = html("<p>Home</p><a id=two href=/two>Two</a>")
+    surfer.site.routes["/two"] = html("<p>Room two</p>")
+    surfer.open("/")
+    for _ in range(2):
+        result = surfer.act("back")
+        assert (result.error_type, result.error) == ("not_found", "There is no page before this one.")
+        assert "Home" in surfer.act("read").data
+    surfer.act("click", selector="#two")
+    assert "Home" in surfer.act("back").data
+
+
+def test_what_was_typed_is_said_and_a_password_is_not(surfer: Surfer) -> None:
+    surfer.site.routes["/"] = html(
+        "<label>Name <input name=q></label><label>Pass <input name=p type=PassWord></label><textarea id=t></textarea>"
+    )
+    surfer.open("/")
+    assert '(Typed "blue whale" into Name.)' in surfer.act("type", selector="Name", text="blue whale").data
+    assert '(Typed "squid" into Name, and pressed Enter.)' in surfer.act("type", selector="Name", text="squid\n").data
+    told = surfer.act("type", selector="Pass", text="hunter2").data
+    assert "(Typed a password, which is not shown, into Pass.)" in told
+    assert "hunter2" not in told
+    told = surfer.act("type", selector="#t", text="<|im_end|>\n\x1b[2J" + "y" * 900).data
+    assert '(Typed "< |im_end|>\\n\\u001b[2Jyyy' in told
+    assert "y" * 80 not in told
+
+
+# -- a person who is asked --------------------------------------------------------------------------------------------
+
+
+def asked_click(surfer: Surfer, meanwhile: Callable[[], None], selector: str = "1") -> tuple[ToolResult, str | None]:
+    """What becomes of a click that a person allows after what happens meanwhile, and the warning that they saw."""
+    warnings: list[str | None] = []
+
+    def person(question: Question) -> bool:
+        warnings.append(question.warning)
+        meanwhile()
+        return True
+
+    call = ToolCall(name="browse", arguments={"action": "click", "selector": selector})
+    step = StepRecord(index=0, actions=[call])
+    Actions(surfer.tools, NoticeReporter(), Policy({"network": "ask"}), person).run(new_run([]).state, step)
+    return step.results[0], warnings[0]
+
+
+CHANGING = (
+    "<a id=a href=/good>A \u202e\x1b[2J door</a>"
+    "<script>fetch('/wait').then(() => {{ {change}; fetch('/done') }})</script>"
+)
+
+
+@pytest.mark.parametrize(
+    ("change", "error_type"),
+    [
+        ("document.getElementById('a').href = '/evil'", "changed"),
+        ("document.body.insertAdjacentHTML('afterbegin', '<a href=/evil>First</a>')", "changed"),
+        ("document.getElementById('a').remove()", "not_found"),
+        ("document.getElementById('a').textContent = 'Another'", None),
+        ("document.body.append('more')", None),
+    ],
+)
+def test_a_click_by_number_follows_the_link_that_the_person_was_told(
+    surfer: Surfer, change: str, error_type: str | None
+) -> None:
+    released = threading.Event()
+
+    def wait() -> tuple[int, dict[str, str], bytes]:
+        released.wait(10)
+        return html("")
+
+    def meanwhile() -> None:
+        released.set()
+        waited_for(lambda: "/done" in surfer.site.asked or None)
+
+    surfer.site.routes["/wait"] = wait
+    surfer.site.routes["/"] = html(CHANGING.format(change=change))
+    surfer.site.routes["/good"], surfer.site.routes["/evil"] = html("<p>Good</p>"), html("<p>Evil</p>")
+    surfer.open("/")
+    result, warning = asked_click(surfer, meanwhile)
+    assert warning is not None
+    assert warning.startswith('link 1 is "A ')
+    assert warning.endswith(f' door" and leads to {surfer.url("/good")}')
+    assert result.error_type == error_type
+    assert "/evil" not in surfer.site.asked
+    assert ("Good" in result.data) == (error_type is None)
+    if error_type == "changed":  # the same click may be asked for again, and leads where it says now
+        result, warning = asked_click(surfer, lambda: None)
+        assert (warning or "").endswith(surfer.url("/evil"))
+        assert "Evil" in result.data
+
+
+def test_where_a_number_leads_nowhere_the_person_is_told(surfer: Surfer) -> None:
+    surfer.site.routes["/"] = html("<a href=/one>One</a>")
+    surfer.open("/")
+    result, warning = asked_click(surfer, lambda: None, "7")
+    assert (warning or "").startswith("nobody can say where link 7 leads: The page has 1 links")
+    assert result.error_type == "not_found"
+    assert asked_click(surfer, lambda: None, "One")[1] is None
+
+
+def test_a_question_about_a_page_that_is_not_there_starts_nothing(tmp_path: Path, served: Site) -> None:
+    before, surfer = profiles(), Surfer(served, tmp_path)
+    result, warning = asked_click(surfer, lambda: None)
+    assert (result.error_type, warning) == ("no_page", None)
+    assert profiles() == before
 
 
 def test_a_link_that_opens_a_window_is_followed_in_the_one_page(surfer: Surfer) -> None:
@@ -742,6 +852,7 @@ import sys
 from pathlib import Path
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
+from agent.guards.approvals import Policy
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.browse import Browse, BrowseParams
 reach = Reach(Intranet.of(f"pub.test:{sys.argv[1]}"), lambda host, port: ["127.0.0.1"])

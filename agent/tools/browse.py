@@ -6,15 +6,19 @@ All that a page asks for goes through a proxy of ours that judges where it leads
 from __future__ import annotations
 
 import importlib.util
+import json
 import secrets
+from dataclasses import dataclass
 from typing import Literal
 
 from pydantic import Field
 
 from agent.egress.target import MAX_URL_CHARS
+from agent.errors import StoreError
 from agent.prompts.untrusted import as_data, inert_markers
 from agent.tools.base import INSTALL_EXTRAS, Excerpt, Params, Tool, ToolContext, ToolError
-from agent.tools.browser_page import BrowserPage, Seen
+from agent.tools.browser_page import BrowserPage
+from agent.tools.browser_seen import Link, Seen
 from agent.tools.browser_session import BrowserSession, Setup
 from agent.tools.fetching import printable
 from agent.tools.workspace import faults_told, opened_file, place_of, replace_file
@@ -24,6 +28,7 @@ Action = Literal["open", "click", "type", "read", "links", "back", "screenshot"]
 MAX_PICTURE_BYTES = 8 << 20
 MAX_PICTURES = 100
 _MAX_URL_SHOWN = 200
+_MAX_TYPED_SHOWN = 80
 _ROOM_FOR_CUT_NOTE = 80  # what the registry puts behind an excerpt
 _NEEDED: dict[Action, tuple[str, ...]] = {"open": ("url",), "click": ("selector",), "type": ("selector", "text")}
 
@@ -45,6 +50,14 @@ class BrowseParams(Params):
     )
 
 
+@dataclass(frozen=True)
+class _Told:
+    """Where a person was told that a click by number leads; None: that could not be told."""
+
+    params: BrowseParams
+    url: str | None
+
+
 class Browse(Tool[BrowseParams]):
     """One browser a run. Nothing is saved of what a page offers to save."""
 
@@ -63,6 +76,7 @@ class Browse(Tool[BrowseParams]):
     def __init__(self, wall_clock_seconds: float | None = None):
         self._seconds = wall_clock_seconds or self.timeout_seconds
         self._session = BrowserSession()
+        self._told: _Told | None = None
 
     def does_more_again(self, params: BrowseParams) -> bool:
         """A second click may lead one page further, and a second step back one back."""
@@ -72,14 +86,29 @@ class Browse(Tool[BrowseParams]):
         """What stands on the page, and what a click does, is another matter after these."""
         return params.action in ("open", "click", "type", "back")
 
+    def warning(self, params: BrowseParams, context: ToolContext) -> str | None:  # noqa: ARG002  the page tells
+        """Which link a click by number follows; the click then follows no other. What a click by words or by a selector
+        leads to only the page knows."""
+        self._told = None
+        if params.action != "click" or (number := _number_in(params)) is None or not self._session.has_page:
+            return None
+        try:
+            link = self._session.do(lambda page: _link(page.glance(), number), self._seconds, None)
+        except (ToolError, StoreError) as error:
+            self._told = _Told(params, None)
+            return f"nobody can say where link {number} leads: {error}"
+        self._told = _Told(params, link.url)
+        return f"link {number} is {json.dumps(link.text, ensure_ascii=False)} and leads to {link.url}"
+
     def run(self, params: BrowseParams, context: ToolContext) -> str | Excerpt:
         """The page after the action, between marks that say it is foreign; or where the screenshot stands.
 
         Raises:
-            ToolError: missing_extra, no_browser, no_sandbox; bad_args, no_page, not_found (no such element) or
-                not_usable; blocked_scheme, blocked_address and whatever else keeps a page from being
-                reached; unsupported_type, it is a file to be saved; timeout, memory or tool_crashed, after which a new
-                browser begins; for a screenshot also too_large and what keeps a file from being written.
+            ToolError: missing_extra, no_browser, no_sandbox; bad_args, no_page, not_found (no such element, or no page
+                before this one), not_usable, or changed (since a person was asked); blocked_scheme, blocked_address
+                and whatever else keeps a page from being reached; unsupported_type, it is a file to be saved; timeout,
+                memory or tool_crashed, after which a new browser begins; for a screenshot also too_large and what keeps
+                a file from being written.
             StoreError: the disk fails.
         """
         _check(params, context)
@@ -87,7 +116,9 @@ class Browse(Tool[BrowseParams]):
         setup = Setup(context.web.reach, context.web.chromium_path, trusted) if params.action == "open" else None
         if params.action == "screenshot":
             return _saved(self._session.do(BrowserPage.picture, self._seconds, setup), context)
-        url, text = self._session.do(lambda page: _done(page, params), self._seconds, setup)
+        told, self._told = self._told, None
+        expected = told if told is not None and told.params == params else None
+        url, text = self._session.do(lambda page: _done(page, params, expected), self._seconds, setup)
         return self._shown(url, text)
 
     def close(self) -> None:
@@ -115,9 +146,9 @@ def _check(params: BrowseParams, context: ToolContext) -> None:
         raise ToolError("missing_extra", f"The browser needs one more package. Install it with: {INSTALL_EXTRAS}")
 
 
-def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
+def _done(page: BrowserPage, params: BrowseParams, told: _Told | None) -> tuple[str, str]:
     """Where the page is after the action, and what there is to say of it."""
-    selector = params.selector or ""
+    selector, typed = params.selector or "", ""
     page.begin()
     if params.action != "open":  # which leads to another page, whatever became of this one
         page.expect_page()
@@ -125,27 +156,52 @@ def _done(page: BrowserPage, params: BrowseParams) -> tuple[str, str]:
         case "open":
             page.open(params.url or "")
         case "click":
-            _click(page, selector)
+            _click(page, params, told)
         case "type":
-            page.type(selector, params.text or "")
+            typed = _typed(page, selector, params.text or "")
         case "back":
             page.back()
     seen = page.seen(selector if params.action == "read" and selector else None)
     if params.action == "links":
         return seen.url, _doors(seen)
-    note = page.files_told()
-    return seen.url, "\n".join([*([note] if note else []), seen.title, "", seen.text])
+    notes = [note for note in (typed, page.files_told()) if note]
+    return seen.url, "\n".join([*notes, seen.title, "", seen.text])
 
 
-def _click(page: BrowserPage, selector: str) -> None:
-    """Press an element; a number stands for that link of the page."""
-    if not (selector.isascii() and selector.isdigit()):
-        page.click(selector)
+def _click(page: BrowserPage, params: BrowseParams, told: _Told | None) -> None:
+    """Press an element, or follow the link with a number; where a person was told which, no other."""
+    number = _number_in(params)
+    if number is None:
+        page.click(params.selector or "")
         return
-    links = page.seen().links
-    if not 1 <= int(selector) <= len(links):
-        raise ToolError("not_found", f"The page has {len(links)} links, numbered from 1. The action links lists them.")
-    page.open(links[int(selector) - 1].url)
+    link = _link(page.seen(), number)
+    if told is not None and told.url != link.url:
+        raise ToolError(
+            "changed", f"Link {number} leads elsewhere than when the person was asked. List the links again."
+        )
+    page.open(link.url)
+
+
+def _number_in(params: BrowseParams) -> int | None:
+    """The number of a link that a selector is; None where it is something else."""
+    selector = params.selector or ""
+    return int(selector) if selector.isascii() and selector.isdigit() else None
+
+
+def _link(seen: Seen, number: int) -> Link:
+    if not 1 <= number <= len(seen.links):
+        count = len(seen.links)
+        raise ToolError("not_found", f"The page has {count} links, numbered from 1. The action links lists them.")
+    return seen.links[number - 1]
+
+
+def _typed(page: BrowserPage, selector: str, text: str) -> str:
+    """Put a text into a field, and say so."""
+    is_password = page.type(selector, text)
+    value = text.removesuffix("\n")
+    shown = json.dumps(value[:_MAX_TYPED_SHOWN], ensure_ascii=False) + ("..." if value[_MAX_TYPED_SHOWN:] else "")
+    then = ", and pressed Enter" if text.endswith("\n") else ""
+    return f"(Typed {'a password, which is not shown,' if is_password else shown} into {selector}{then}.)"
 
 
 def _doors(seen: Seen) -> str:

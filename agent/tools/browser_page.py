@@ -1,8 +1,4 @@
-"""The one page of a run, driven through Playwright. Everything here belongs in the thread that made the page.
-
-What is read of a page is worked out in a JavaScript world of our own beside the page's, bounded there, and believed no
-further than its form: it is the page's text all the same.
-"""
+"""The one page of a run, driven through Playwright. Everything here belongs in the thread that made the page."""
 
 from __future__ import annotations
 
@@ -11,20 +7,18 @@ import re
 import time
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ValidationError
 
 from agent.egress.faults import FetchError
 from agent.egress.proxy import PinningProxy
-from agent.egress.target import MAX_URL_CHARS, read_url
+from agent.egress.target import read_url
 from agent.tools.base import ToolError
 from agent.tools.browser_asked import Asked
+from agent.tools.browser_seen import READ, Seen
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, CDPSession, Download, Frame, Locator, Page, Playwright, Request, Response
 
-MAX_LINKS = 30
-MAX_FIELDS = 20
-MAX_TEXT_CHARS = 20_000
 ACTION_SECONDS = 15.0  # in which where an action leads has to answer
 ELEMENT_SECONDS = 5.0
 ANSWER_SECONDS = 2.0
@@ -35,62 +29,9 @@ _LOOK_SECONDS = 0.05
 _DOWNLOAD = "Download is starting"
 _SCRIPTED = "interrupted by another navigation"
 _ABORTED = "net::ERR_ABORTED"
+_BLANK = "about:blank"  # where it stands before the first page
 _NO_PAGE = "chrome-error:"  # where the browser stands when it says why there is none
 _VIEW = {"width": 1024, "height": 768}
-
-_READ = f"""(selector => {{
-  const clip = (text, most) => String(text || '').replace(/\\s+/g, ' ').trim().slice(0, most);
-  const shown = e => e.getClientRects().length > 0;
-  const links = [], fields = [], seen = new Set();
-  for (const a of document.links) {{
-    if (links.length >= {MAX_LINKS}) break;
-    if (!/^https?:/.test(a.href) || a.href.length > 500 || seen.has(a.href) || !shown(a)) continue;
-    seen.add(a.href);
-    links.push({{text: clip(a.innerText || a.getAttribute('aria-label') || a.title, 80), url: a.href}});
-  }}
-  for (const e of document.querySelectorAll('input, textarea, select, button')) {{
-    if (fields.length >= {MAX_FIELDS}) break;
-    if (e.type === 'hidden' || !shown(e)) continue;
-    const tag = e.tagName.toLowerCase(), name = e.getAttribute('name');
-    const selector = e.id ? '#' + CSS.escape(e.id) : name ? `${{tag}}[name="${{CSS.escape(name)}}"]` : tag;
-    const label = (e.labels && e.labels.length ? e.labels[0].innerText : '') || e.placeholder || e.innerText
-      || (e.type === 'submit' ? e.value : '');
-    fields.push({{selector: clip(selector, 100), kind: clip(e.type || tag, 20), label: clip(label, 80)}});
-  }}
-  const root = selector === null ? document.body : document.querySelector(selector);
-  if (selector !== null && !root) return null;
-  const text = root ? root.innerText || '' : '';
-  return {{url: location.href.slice(0, {MAX_URL_CHARS}), title: clip(document.title, 200),
-    text: text.slice(0, {MAX_TEXT_CHARS}), chars: text.length, links, fields}};
-}})"""
-
-
-class Link(BaseModel):
-    """Where a page leads."""
-
-    text: str
-    url: str
-
-
-class FormField(BaseModel):
-    """What can be typed into or pressed."""
-
-    selector: str
-    kind: str
-    label: str
-
-
-class Seen(BaseModel):
-    """A page as it stands, and where. `chars` is how long its whole text is."""
-
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-    url: str = Field(max_length=MAX_URL_CHARS)
-    title: str = Field(max_length=200)
-    text: str = Field(max_length=MAX_TEXT_CHARS)
-    chars: int = Field(ge=0)
-    links: list[Link] = Field(max_length=MAX_LINKS)
-    fields: list[FormField] = Field(max_length=MAX_FIELDS)
 
 
 class BrowserPage:
@@ -190,7 +131,15 @@ class BrowserPage:
         return None
 
     def back(self) -> None:
-        """Go back to the page before this one."""
+        """Go back to the page before this one.
+
+        Raises:
+            ToolError: not_found, there is none.
+        """
+        history: dict[str, Any] = self._orders.send("Page.getNavigationHistory")
+        place = int(history["currentIndex"])
+        if place < 1 or history["entries"][place - 1]["url"] == _BLANK:
+            raise ToolError("not_found", "There is no page before this one.")
         self._page.go_back(wait_until="domcontentloaded", timeout=self._milliseconds_left())
         self._settle()
 
@@ -202,13 +151,16 @@ class BrowserPage:
         if self._window_url is not None and not self._asked.is_file:
             self.open(self._window_url)
 
-    def type(self, selector: str, text: str) -> None:
-        """Put a text in the place of what stands in a field; a line break at its end presses Enter."""
+    def type(self, selector: str, text: str) -> bool:
+        """Put a text in the place of what stands in a field; a line break at its end presses Enter. Whether the field
+        is one for a password, which shows nobody what stands in it."""
         field = self._found(selector, to_type=True)
+        is_password = (field.get_attribute("type", timeout=ELEMENT_SECONDS * 1000) or "").lower() == "password"
         field.fill(text.removesuffix("\n"), timeout=ELEMENT_SECONDS * 1000)
         if text.endswith("\n"):
             field.press("Enter", timeout=ELEMENT_SECONDS * 1000, no_wait_after=True)
         self._settle()
+        return is_password
 
     def seen(self, selector: str | None = None) -> Seen:
         """The page as it stands; with a CSS selector the text is that element's alone.
@@ -220,7 +172,7 @@ class BrowserPage:
         self.expect_page()
         frame = self._orders.send("Page.getFrameTree")["frameTree"]["frame"]["id"]
         world = self._orders.send("Page.createIsolatedWorld", {"frameId": frame, "worldName": "shoestring"})
-        script = {"expression": f"{_READ}({json.dumps(selector)})", "contextId": world["executionContextId"]}
+        script = {"expression": f"{READ}({json.dumps(selector)})", "contextId": world["executionContextId"]}
         answer: dict[str, Any] = self._orders.send("Runtime.evaluate", {**script, "returnByValue": True})
         found = answer["result"].get("value")
         if selector is not None and found is None:
@@ -232,6 +184,16 @@ class BrowserPage:
         if seen.url.startswith(_NO_PAGE):
             self._refuse("")
         return seen
+
+    def glance(self) -> Seen:
+        """The page as it stands between two actions, of which this is none.
+
+        Raises:
+            ToolError: as `seen`.
+        """
+        self._until = time.monotonic() + ACTION_SECONDS
+        self._page.wait_for_timeout(0)
+        return self.seen()
 
     def expect_page(self) -> None:
         """Nothing, or what is said where the page is none: it was refused, or could not be opened.
@@ -265,7 +227,7 @@ class BrowserPage:
         return self._asked.is_file or _DOWNLOAD in why
 
     def _is_blank(self) -> bool:
-        return self._page.url == "about:blank"
+        return self._page.url == _BLANK
 
     def _renew(self) -> None:
         """A page in the place of the one that was there, and what takes orders while that waits for an answer."""

@@ -49,6 +49,11 @@ class BrowserSession:
         self._page: BrowserPage | None = None
         self._held = ExitStack()
 
+    @property
+    def has_page(self) -> bool:
+        """Whether there is a page, as far as is known without looking."""
+        return self._page is not None
+
     def do(self, work: Callable[[BrowserPage], T], seconds: float, setup: Setup | None) -> T:
         """What `work` makes of the page, within so many seconds. With a `setup`, a browser is started where none is.
 
