@@ -133,8 +133,8 @@ class Tool(ABC, Generic[P]):
         return self.effect in ("write", "execute")
 
     def warning(self, params: P, context: ToolContext) -> str | None:  # noqa: ARG002  a tool that can tell looks
-        """What would be lost by this call, for the person who is asked about it; the text may hold hostile names.
-        Raises nothing."""
+        """What would be lost by this call, or what it leads to later, for the person who is asked about it. The text
+        may hold hostile names. Raises nothing."""
         return None
 
     @abstractmethod
