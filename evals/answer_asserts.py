@@ -152,6 +152,12 @@ class AnswerJson(Tolerant):
     min_items: PositiveInt | None = None
     max_items: PositiveInt | None = None
 
+    @model_validator(mode="after")
+    def _can_hold(self) -> Self:
+        if self.min_items is not None and self.max_items is not None and self.min_items > self.max_items:
+            raise PydanticCustomError("items_demand", "min_items is above max_items")
+        return self
+
     def check(self, state: AgentState) -> Finding:
         if not (answer := _answer(state)):
             return NO_ANSWER

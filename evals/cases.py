@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
@@ -26,15 +28,17 @@ from agent.state import Permission, content_hash
 from evals.assert_base import AssertSpec, Share, number_due, text_due
 from evals.asserts import Assert, passes_on_nothing
 from evals.corpus import corpus_files, find_corpus
+from evals.file_asserts import FileIs, FileName
 from evals.suite_errors import explain
-from evals.suite_yaml import Document, read_yaml, shown
-from evals.workspaces import below_files, checked_name
+from evals.suite_yaml import Document, Key, read_yaml, shown, shown_path
+from evals.workspaces import below_files
 
 MAX_TASK = 200_000
 MAX_ID = 200
 MAX_TURNS = 50
 MAX_FILES = 100
 MAX_FILE = 200_000
+MAX_NUMBER = 1_000_000_000  # of seconds, and of a weight
 _NOT_CONTENT = {"id", "tags", "weight", "epochs", "corpus"}
 
 
@@ -45,13 +49,6 @@ def _printable(value: str) -> str:
 
 
 Name = Annotated[str, Field(max_length=MAX_ID), AfterValidator(_printable), BeforeValidator(text_due)]
-
-
-def _file_name(value: str) -> str:
-    try:
-        return checked_name(value)
-    except ValueError as error:
-        raise PydanticCustomError("file_name", "{why}", {"why": str(error)}) from None
 
 
 def _with_zone(value: str) -> str:
@@ -66,11 +63,10 @@ def _with_zone(value: str) -> str:
 
 
 Turn = Annotated[str, Field(max_length=MAX_TASK), BeforeValidator(text_due)]
-FileName = Annotated[str, AfterValidator(_file_name)]
 FileText = Annotated[str, Field(max_length=MAX_FILE)]
 Now = Annotated[str, AfterValidator(_with_zone), BeforeValidator(text_due)]
 Names = Annotated[list[Name], Field(min_length=1, max_length=100)]
-Above = Annotated[float, Field(gt=0, allow_inf_nan=False), BeforeValidator(number_due)]
+Above = Annotated[float, Field(gt=0, le=MAX_NUMBER, allow_inf_nan=False), BeforeValidator(number_due)]
 
 
 class _Model(BaseModel):
@@ -80,10 +76,10 @@ class _Model(BaseModel):
 class CaseLimits(_Model):
     """Caps of a case's runs in place of the settings'; None leaves the setting. Dollars are simulated."""
 
-    max_calls: PositiveInt | None = None
-    max_cost_usd: Share | None = Field(default=None, ge=0.000001)
+    max_calls: PositiveInt | None = Field(default=None, le=10_000)
+    max_cost_usd: Share | None = Field(default=None, ge=0.000001, le=1_000_000)
     max_seconds: Above | None = None
-    max_completion_tokens: PositiveInt | None = None
+    max_completion_tokens: PositiveInt | None = Field(default=None, le=131_072)
 
     @property
     def max_cost_microusd(self) -> int | None:
@@ -145,14 +141,6 @@ class Case(_Model):
     def _has_turns(self) -> Self:
         if (self.task is None) == (self.turns is None):
             raise PydanticCustomError("turns", "needs a task, or turns for a conversation of several; one of the two")
-        turns = 1 + len(self.follow_ups)
-        for place, spec in enumerate(self.asserts, 1):
-            if any(turn > turns for turn in _turns_of(spec)):
-                raise PydanticCustomError(
-                    "assert_turn",
-                    "assert {place} is about turn {turn}, and there are {turns}",
-                    {"place": place, "turn": max(_turns_of(spec)), "turns": turns},
-                )
         return self
 
     @model_validator(mode="after")
@@ -164,23 +152,38 @@ class Case(_Model):
         return self
 
 
-def _turns_of(spec: AssertSpec) -> list[int]:
-    """The turns that an assert, and those inside it, are about."""
-    inner = getattr(spec, "value", None)
-    parts = [part for part in inner if isinstance(part, AssertSpec)] if isinstance(inner, list) else []
-    return [*([spec.turn] if spec.turn else []), *(turn for part in parts for turn in _turns_of(part))]
+def asserts_with_places(case: Case) -> Iterator[tuple[tuple[Key, ...], AssertSpec]]:
+    """Every assert of a case, those inside others too, each with its path in the case."""
+    left: list[tuple[tuple[Key, ...], AssertSpec]] = [(("asserts", n), spec) for n, spec in enumerate(case.asserts)]
+    while left:
+        path, spec = left.pop(0)
+        yield path, spec
+        inner = getattr(spec, "value", None)
+        parts = enumerate(inner) if isinstance(inner, list) else ()
+        left += [((*path, "value", n), part) for n, part in parts if isinstance(part, AssertSpec)]
 
 
-class Suite(_Model):
-    """A file of cases, in its order. `name` is the file's name without its ending."""
+@dataclass(frozen=True)
+class Suite:
+    """A file of cases, in its order."""
 
-    path: Path
+    document: Document = field(repr=False)
     cases: list[Case]
 
     @property
+    def path(self) -> Path:
+        """The file."""
+        return self.document.path
+
+    @property
     def name(self) -> str:
-        """What the suite is called in traces and reports."""
+        """What the suite is called in traces and reports: the file's name without its ending."""
         return self.path.stem
+
+    def where(self, case: Case, path: tuple[Key, ...] = ()) -> str:
+        """What a message about a case begins with: the file, the line of this part of the case, and the case."""
+        line = self.document.line(("cases", self.cases.index(case), *path))
+        return f"{shown_path(self.path)}:{line}: case {shown(case.id)}"
 
 
 def load_suite(path: Path | str) -> Suite:
@@ -200,8 +203,9 @@ def load_suite(path: Path | str) -> Suite:
         for name, file in below_files(case.workspace):
             line = document.line(("cases", place, "workspace", name))
             document.refuse(line, f"case {shown(case.id)}: the file {shown(name)} is below {shown(file)}, a file too")
+        _refuse_what_never_holds(document, place, case)
         cases.append(case)
-    return Suite(path=document.path, cases=cases)
+    return Suite(document, cases)
 
 
 def case_hash(case: Case) -> str:
@@ -231,6 +235,18 @@ def _case_values(document: Document) -> list[Any]:
     if not isinstance(cases, list) or not cases:
         document.refuse(document.line(("cases",)), "'cases:' needs a list of at least one case")
     return cases
+
+
+def _refuse_what_never_holds(document: Document, place: int, case: Case) -> None:
+    """Refuse asserts on what the case does not have."""
+    turns = 1 + len(case.follow_ups)
+    for path, spec in asserts_with_places(case):
+        if spec.turn is not None and spec.turn > turns:
+            line, due = document.line(("cases", place, *path, "turn")), f"is about turn {spec.turn}, and there are"
+            document.refuse(line, f"case {shown(case.id)}: the assert {spec.type} {due} {turns}")
+        if isinstance(spec, FileIs) and spec.unchanged and spec.path not in case.workspace:
+            line, file = document.line(("cases", place, *path, "path")), shown(spec.path)
+            document.refuse(line, f"case {shown(case.id)}: {file} is to be unchanged, and 'workspace' has no such file")
 
 
 def _read_case(document: Document, place: int, value: Any) -> Case:

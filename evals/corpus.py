@@ -9,6 +9,8 @@ from pathlib import Path
 from agent.errors import UsageError
 from agent.tools.corpus import open_corpus
 
+MAX_NAME = 500
+
 
 def find_corpus(name: str, folder: Path) -> Path:
     """The folder that a suite in `folder` calls `name`, once it is known that it can be searched.
@@ -18,11 +20,18 @@ def find_corpus(name: str, folder: Path) -> Path:
     """
     if "\0" in name or Path(name).is_absolute() or ".." in Path(name).parts:
         raise ValueError("must be a folder below the suite file, without '..' and not from '/'")
+    if len(name) > MAX_NAME:
+        raise ValueError(f"may have at most {MAX_NAME} characters")
     base = folder.resolve()
-    corpus = (base / name).resolve()
+    try:
+        corpus = (base / name).resolve()
+        is_folder = corpus.is_dir()
+    except (OSError, RuntimeError) as error:  # a part too long for the disk; a link that leads to itself
+        why = error.strerror if isinstance(error, OSError) else "its links go round in a circle"
+        raise ValueError(f"cannot be looked for ({why})") from None
     if not corpus.is_relative_to(base) or corpus == base:
         raise ValueError("must be a folder below the suite file")
-    if not corpus.is_dir():
+    if not is_folder:
         raise ValueError(f"there is no folder {corpus}")
     # A link could show a model any file of the machine; its target is also no part of the suite.
     for path in _walk(corpus):

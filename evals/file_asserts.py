@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
-from pydantic import model_validator
+from pydantic import AfterValidator, BeforeValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from agent.state import AgentState
-from evals.assert_base import AssertSpec, Finding, Pattern, Text, Texts, fold, shorten
+from evals.assert_base import AssertSpec, Finding, Pattern, Texts, fold, shorten, text_due
 from evals.patterns import search
+from evals.workspaces import MAX_TEXT_BYTES, checked_name
+
+
+def _file_name(value: str) -> str:
+    try:
+        return checked_name(value)
+    except ValueError as error:
+        raise PydanticCustomError("file_name", "{why}", {"why": str(error)}) from None
+
+
+def _held(value: str) -> str:
+    if len(value.encode()) > MAX_TEXT_BYTES:
+        due = f"may take at most {MAX_TEXT_BYTES >> 10} KiB: of a longer file the trace holds no text"
+        raise PydanticCustomError("file_text", "{due}", {"due": due})
+    return value
+
+
+FileName = Annotated[str, AfterValidator(_file_name), BeforeValidator(text_due)]
 
 
 class FileIs(AssertSpec):
@@ -19,8 +37,8 @@ class FileIs(AssertSpec):
     """
 
     type: Literal["file"]
-    path: Text
-    equals: str | None = None
+    path: FileName
+    equals: Annotated[str, AfterValidator(_held)] | None = None
     contains: Texts | None = None
     not_contains: Texts | None = None
     regex: Pattern | None = None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import difflib
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -14,12 +16,17 @@ from agent.guards.approvals import check_rules
 from agent.state import Permission, Sampling
 from agent.strategies.registry import STRATEGIES
 from agent.tools.base import ToolContext, WebAccess
+from agent.tools.mcp.schemas import MCP_PREFIX
 from agent.tools.registry import TOOLSETS, toolset
 from agent.tools.web_search import WebSearch, check_search
-from evals.cases import Case, Suite, case_hash
+from evals.cases import Case, Suite, asserts_with_places, case_hash
+from evals.run_asserts import ToolCalled, ToolNotCalled, ToolResultIs
+from evals.suite_yaml import Key
 
 ASKS_FOR_EVIDENCE = frozenset({"react"})  # strategies whose answers must rest on a tool unless the case says otherwise
 EPOCHS_TEMPERATURE = 0.7  # several epochs at temperature 0 would be the same run several times
+
+Where = Callable[[tuple[Key, ...]], str]
 
 
 @dataclass(frozen=True)
@@ -87,7 +94,7 @@ def plan_task(settings: Settings, task: str, approve: Mapping[str, Permission] |
         UsageError: see `check_plan`.
     """
     plan = replace(_plan(settings, task, settings.strategy, approve or {}), folder=settings.workspace_dir)
-    check_plan(plan, settings, "this task")
+    check_plan(plan, settings)
     return plan
 
 
@@ -129,33 +136,59 @@ def plan_suite(
     ]
 
 
-def check_plan(plan: Plan, settings: Settings, where: str) -> None:
+def check_plan(plan: Plan, settings: Settings, where: Where = lambda _: "") -> None:
     """Refuse what cannot work before the first run starts.
+
+    `where` gives the beginning of a message about a part of the plan's case, by its path in the case.
 
     Raises:
         UsageError: an unknown strategy, toolset or tool, a search that could never be made, or a workspace that is no
-            folder; `where` says whose.
+            folder.
     """
     if plan.strategy not in STRATEGIES:
-        raise UsageError(f"{where}: no strategy {plan.strategy!r:.60}; set STRATEGY to one of {', '.join(STRATEGIES)}")
-    offered = [tool.name for tool in toolset(plan.toolset)]
-    try:
-        known = [tool.name for tools in TOOLSETS.values() for tool in tools]
-        check_rules(plan.approve, [*known, *(name for name in offered if name not in known)])
-    except UsageError as error:
-        raise UsageError(f"{where}: {error}") from None
-    for name in plan.tools or ():
+        known = ", ".join(STRATEGIES)
+        raise UsageError(f"{where(('strategy',))}no strategy {plan.strategy[:40]!a}; use one of {known}")
+    with _told(where, "toolset"):
+        offered = [tool.name for tool in toolset(plan.toolset)]
+    known_tools = dict.fromkeys([*(tool.name for tools in TOOLSETS.values() for tool in tools), *offered])
+    for effect_or_tool, rule in plan.approve.items():
+        with _told(where, "approve", effect_or_tool):
+            check_rules({effect_or_tool: rule}, known_tools)
+    for place, name in enumerate(plan.tools or ()):
         if name not in offered:
-            raise UsageError(f"{where}: no tool {name!r:.60} in toolset {plan.toolset}; it has {', '.join(offered)}")
+            fault = f"no tool {name[:60]!a} in toolset {plan.toolset}; it has {', '.join(offered)}"
+            raise UsageError(f"{where(('tools', place))}{fault}")
+    if plan.case is not None:
+        _check_tools_of_asserts(plan.case, known_tools, where)
     if plan.folder is not None and not plan.folder.is_dir():
-        raise UsageError(f"{where}: the workspace {str(plan.folder)!a:.200} is no folder; name one that is there")
+        raise UsageError(f"{where(())}the workspace {str(plan.folder)!a:.200} is no folder; name one that is there")
     if WebSearch.name in (plan.tools if plan.tools is not None else offered):
         key = settings.search_api_key
         web = WebAccess(searxng_url=settings.searxng_url, search_api_key=key.get_secret_value() if key else None)
-        try:
+        with _told(where):
             check_search(ToolContext(plan.corpus, settings.search_provider, web=web))
-        except UsageError as error:
-            raise UsageError(f"{where}: {error}") from None
+
+
+def _check_tools_of_asserts(case: Case, known: Collection[str], where: Where) -> None:
+    """Refuse asserts on tools that there are not. Which an MCP server has, only a plan that offers them knows."""
+    for path, spec in asserts_with_places(case):
+        field = "tool" if isinstance(spec, ToolResultIs) else "value"
+        names = getattr(spec, field) if isinstance(spec, ToolCalled | ToolNotCalled | ToolResultIs) else ()
+        for name in names:
+            if name not in known and not name.startswith(MCP_PREFIX):
+                near = difflib.get_close_matches(name[:60], known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+                fault = f"the assert {spec.type}: there is no tool {name[:60]!a}; {hint}"
+                raise UsageError(f"{where((*path, field))}{fault}")
+
+
+@contextmanager
+def _told(where: Where, *path: Key) -> Iterator[None]:
+    """Have a refusal say of which part of a case it is."""
+    try:
+        yield
+    except UsageError as error:
+        raise UsageError(f"{where(path)}{error}") from None
 
 
 @dataclass(frozen=True)
@@ -195,8 +228,19 @@ def _plan_case(asked: _Asked, case: Case, strategy: str | None, model: str | Non
         case=case,
         case_hash=case_hash(case),
     )
-    check_plan(plan, settings, f"{asked.suite.path}: case {case.id!r:.60}")
+    check_plan(plan, settings, lambda path: _where(asked, case, strategy, path))
     return plan
+
+
+def _where(asked: _Asked, case: Case, strategy: str | None, path: tuple[Key, ...]) -> str:
+    """The beginning of a message about a part of a case; nothing where that comes from the settings."""
+    field = path[0] if path else None
+    from_settings = (
+        (field == "strategy" and (strategy is not None or field in asked.given or case.strategy is None))
+        or (field == "toolset" and (field in asked.given or case.toolset is None))
+        or (field == "approve" and path[1] in asked.approve)
+    )
+    return "" if from_settings else f"{asked.suite.where(case, path)}: "
 
 
 def _rules_of_case(settings: Settings, case: Case) -> Mapping[str, Permission]:

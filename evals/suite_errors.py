@@ -19,6 +19,7 @@ _KINDS = {  # pydantic's type of error -> what was due; {} is filled from the er
     "bool_type": "needs true or false",
     "int_type": "needs a whole number",
     "int_from_float": "needs a whole number",
+    "float_type": "needs a number",
     "list_type": "needs a list",
     "too_short": "needs at least {min_length} item",
     "too_long": "may have at most {max_length} items",
@@ -59,7 +60,8 @@ def _say(details: ErrorDetails, path: tuple[str | int, ...], where: str, case: t
     if kind == "union_tag_invalid":
         word = str(details["input"].get("type"))
         return f"unknown assert type {shown(word)} in {where}; {_suggest(word, list(ASSERT_CLASSES))}"
-    due = _KINDS[kind].format_map(details.get("ctx") or {}) if kind in _KINDS else _lower(details["msg"])
+    bounds = {name: f"{bound:.15g}" if _is_number(bound) else bound for name, bound in details.get("ctx", {}).items()}
+    due = _KINDS[kind].format_map(bounds) if kind in _KINDS else _lower(details["msg"])
     return f"{f'{shown(field)} in ' if field else ''}{where}: {due}"
 
 
@@ -78,6 +80,10 @@ def _known_fields(loc: tuple[str | int, ...], case: type[BaseModel]) -> list[str
 def _suggest(word: str, known: list[str]) -> str:
     close = difflib.get_close_matches(word, known, n=1)
     return f"did you mean {shown(close[0])}?" if close else f"known: {', '.join(known)}"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float)
 
 
 def _lower(message: str) -> str:

@@ -21,6 +21,7 @@ def test_a_corpus_must_be_a_folder_of_texts_below_the_suite(tmp_path: Path) -> N
     (folder / "bad" / "a.md").write_bytes(b"\xff")
     (folder / "linked" / "a.txt").symlink_to(tmp_path / "outside" / "a.txt")
     (folder / "away").symlink_to(tmp_path / "outside")
+    (folder / "round").symlink_to(folder / "round")
     for name, said in {
         "../outside": "must be a folder below the suite file",
         "ok/../ok": "must be a folder below the suite file",
@@ -28,6 +29,9 @@ def test_a_corpus_must_be_a_folder_of_texts_below_the_suite(tmp_path: Path) -> N
         ".": "must be a folder below the suite file",
         "away": "must be a folder below the suite file",
         "none": "there is no folder",
+        "c" * 300: "cannot be looked for (File name too long)",
+        "c/" * 3000: "may have at most 500 characters",
+        "round": "cannot be looked for",
         "ok/a.txt": "there is no folder",
         "empty": "no .txt or .md file in it",
         "bad": "not UTF-8",

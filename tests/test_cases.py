@@ -71,7 +71,10 @@ def test_what_is_left_out_is_left_to_the_settings(tmp_path: Path) -> None:
         (with_field("now: '2026-03-14T09:26:53'"), "3: 'now' in case 'first': must be a time with its zone"),
         (with_field("approve: x"), "3: 'approve' in case 'first': needs a mapping"),
         (with_field("approve: {write: maybe}"), "must be 'allow', 'ask' or 'deny'"),
-        (GOOD.replace("value: 4}", "value: 4, turn: 2}"), "assert 1 is about turn 2, and there are 1"),
+        (
+            GOOD.replace("value: 4}", "value: 4, turn: 2}"),
+            "5: case 'first': the assert answer_number is about turn 2",
+        ),
         ("", "1: the file is empty"),
         ("# nothing\n", "1: the file is empty"),
         ("cases: []", "1: 'cases:' needs a list of at least one case"),
@@ -116,6 +119,15 @@ def test_a_mistake_in_a_case(tmp_path: Path, text: str, said: str) -> None:
         ("{type: tool_result, tool: t, value: [1]}", "'value' in case 'first': needs a number, not [1]"),
         ("{type: any_of, value: [{type: statu, value: a}]}", "unknown assert type 'statu'"),
         ("{type: any_of, value: []}", "needs at least 1 item"),
+        ("{type: answer_json, min_items: 3, max_items: 2}", "min_items is above max_items"),
+        ("{type: file, path: ../x, equals: a}", "'path' in case 'first': a file's name must be a plain path below"),
+        ("{type: file, path: /x, absent: true}", "'path' in case 'first': a file's name must be a plain path below"),
+        ("{type: file, path: " + "x" * 201 + "}", "'path' in case 'first': a file's name must be 1 to 200 printable"),
+        ("{type: file, path: " + "d/" * 20 + "x}", "'path' in case 'first': a file's name may have"),
+        ("{type: file, path: 7}", "'path' in case 'first': needs a text, not 7: put it in quotes"),
+        ("{type: file, path: x, equals: '" + "é" * 16385 + "'}", "'equals' in case 'first': may take at most 32 KiB"),
+        ("{type: file, path: x, unchanged: true}", "case 'first': 'x' is to be unchanged, and 'workspace' has no such"),
+        ("{type: answer_contains, value: a, turn: 2}", "case 'first': the assert answer_contains is about turn 2, and"),
         ("5", "'asserts' in case 'first': needs a mapping"),
     ],
 )
@@ -157,12 +169,27 @@ def test_asserts_that_an_empty_run_would_pass_are_refused(tmp_path: Path, fields
         ("limits: {max_seconds: 0}", "must be above 0"),
         ("limits: {max_seconds: .inf}", "is not a number"),
         ("limits: {max_completion_tokens: 1e3}", "needs a whole number"),
+        ("limits: {max_calls: 10001}", "'max_calls' in case 'first': must be at most 10000"),
+        ("limits: {max_cost_usd: 1e300}", "'max_cost_usd' in case 'first': must be at most 1000000"),
+        ("limits: {max_seconds: 1e300}", "'max_seconds' in case 'first': must be at most 1000000000"),
+        ("limits: {max_completion_tokens: 131073}", "'max_completion_tokens' in case 'first': must be at most 131072"),
+        ("weight: 1e300", "'weight' in case 'first': must be at most 1000000000"),
+        (f"weight: {'9' * 400}", "'weight' in case 'first': needs a number"),
     ],
 )
 def test_a_value_out_of_bounds(tmp_path: Path, line: str, said: str) -> None:
     message = refused(tmp_path, with_field(line))
     assert message.startswith("3: ")
     assert said in message
+
+
+def test_an_assert_inside_others_is_refused_on_its_own_line(tmp_path: Path) -> None:
+    inner = (
+        "{type: any_of, value: [\n    {type: answer_contains, value: a},\n    {type: file, path: b, unchanged: true}]}"
+    )
+    assert refused(tmp_path, with_assert(inner)).startswith("7: case 'first': 'b' is to be unchanged")
+    there = with_assert("{type: file, path: b, unchanged: true}").replace("  task:", "  workspace: {b: x}\n  task:")
+    assert load_suite(write_suite(tmp_path, there)).cases[0].workspace == {"b": "x"}
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def test_a_search_that_cannot_be_made_is_refused_before_the_run(
     flags = ("Hello!", "--strategy", "native", "--backend", "scripted", "--scripted", desk.script(["Good day."]))
     done = desk.inside(*flags, **settings)
     assert done.code == 2
-    assert done.line.startswith(f"shoestring: this task: {said}")
+    assert done.line.startswith(f"shoestring: {said}")
     assert desk.traces() == []
     assert desk.inside(*flags, "--toolset", "fs", **settings).code == 0, "there is nothing to search with"
 

@@ -23,10 +23,10 @@ StrategyFactory = Callable[[ToolRegistry, int], Strategy]
 STRATEGIES: dict[str, StrategyFactory] = {
     React.name: React,
     Native.name: Native,
-    Auto.name: Auto,
     Pipeline.name: Pipeline,
     TwoPhase.name: TwoPhase,
     Dispatch.name: Dispatch,
+    Auto.name: Auto,
 }
 
 

@@ -35,6 +35,7 @@ MAX_PARTS = 200  # of one tool's schema, each time a reference leads to it
 _NO_WORDS = "Not described."
 
 _PARAMETER_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_.$-]{0,63}")
+MCP_PREFIX = "mcp_"  # of the names of all servers' tools
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_-]")
 _REFERENCE = re.compile(r"#/(\$defs|definitions)/([^/~%]{1,200})")
 _EXACT = 2**53  # whole numbers below it are the same in every program that reads JSON
@@ -67,7 +68,7 @@ def declared(
     Raises:
         InexpressibleError: the tool cannot be offered.
     """
-    ours = f"mcp_{server}_{_NOT_IN_A_NAME.sub('_', name)}"
+    ours = f"{MCP_PREFIX}{server}_{_NOT_IN_A_NAME.sub('_', name)}"
     if not name or len(ours) > MAX_TOOL_NAME:
         raise InexpressibleError(f"with its server's name it is longer than {MAX_TOOL_NAME} characters")
     if redacted(name, secrets) != name:
