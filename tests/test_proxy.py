@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -114,6 +115,21 @@ def test_there_are_so_many_connections_at_a_time_and_no_more(proxy: PinningProxy
     finally:
         for client in held:
             client.close()
+
+
+def test_who_hangs_up_leaves_its_place_though_the_server_never_answers(proxy: PinningProxy, served: Site) -> None:
+    released = threading.Event()
+    served.routes["/silent"] = lambda: (released.wait(30), html(""))[1]
+    try:
+        for _ in range(MAX_CONNECTIONS + 1):
+            client, answer = told(proxy, by_name("pub.test", served.port))
+            with client:
+                assert answer[:2] == b"\x05\x00"
+                client.sendall(b"GET /silent HTTP/1.0\r\n\r\n")
+                client.shutdown(socket.SHUT_WR)
+                assert client.recv(1) == b""
+    finally:
+        released.set()
 
 
 def test_when_it_closes_everybody_is_hung_up_on(served: Site) -> None:

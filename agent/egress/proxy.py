@@ -191,10 +191,11 @@ def _relay(client: socket.socket, upstream: socket.socket, proxy: PinningProxy) 
 
 
 def _carry(source: socket.socket, sink: socket.socket, proxy: PinningProxy | None) -> None:
-    """Carry one way until the source ends; `proxy` counts what comes."""
+    """Carry one way until the source ends; `proxy` counts what comes. A browser that ends has hung up: it waits for no
+    answer any more, and neither does its place among the connections."""
     with suppress(OSError):
         while piece := source.recv(_PIECE_BYTES):
             sink.sendall(piece)
             if proxy is not None and not proxy.has_room(len(piece)):
                 return
-        sink.shutdown(socket.SHUT_WR)
+        sink.shutdown(socket.SHUT_RDWR if proxy is None else socket.SHUT_WR)
