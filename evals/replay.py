@@ -219,7 +219,7 @@ def cannot_be_played(trace: AgentState) -> str | None:
     except UsageError:
         known = set()
     if trace.strategy not in STRATEGIES or not known.issuperset(trace.tools):
-        return "its strategy or tools are not at hand (--plugin FILE; verify starts no MCP server)"
+        return "its strategy or tools are not at hand (--plugin FILE; --mcp-config FILE, but verify starts no server)"
     return None
 
 

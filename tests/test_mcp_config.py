@@ -13,8 +13,8 @@ import pytest
 from agent.config import environment_of_programs
 from agent.errors import UsageError
 from agent.tools.mcp.config import read_servers
-
-ROOT = Path(__file__).resolve().parent.parent
+from agent.tools.mcp.stdio import MAX_COMPLAINT, Heard
+from tests.support_cli import ROOT, Desk
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -108,8 +108,12 @@ def test_a_file_that_is_no_list_is_told(tmp_path: Path, content: str, told: str)
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"cannot be read \(No such file or directory\); MCP_CONFIG names"):
+    with pytest.raises(UsageError) as refused:
         read_servers(tmp_path / "nowhere.json")
+    assert str(refused.value) == (
+        f"{tmp_path / 'nowhere.json'}: cannot be read (No such file or directory);"
+        " name the list of servers with --mcp-config or MCP_CONFIG (docs/mcp.md)"
+    )
     with pytest.raises(UsageError, match=r"cannot be read \(Is a directory\)"):
         read_servers(tmp_path)
     (tmp_path / "latin").write_bytes(b"\xff")
@@ -117,8 +121,29 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
         read_servers(tmp_path / "latin")
 
 
-@pytest.mark.parametrize("package", ["mcp", "anyio", "httpx2"])
-def test_without_the_sdk_the_person_is_told_what_to_install(tmp_path: Path, package: str) -> None:
+def test_a_servers_last_words_begin_with_a_line_or_a_word() -> None:
+    for written, shown in (
+        ("cannot go on\n", "cannot go on"),
+        ("Traceback of the server:\n" + "  File a\n" * 100, "\n  ".join(["File a"] * 55)),
+        ("word " * 200, " ".join(["word"] * 99)),
+        ("x" * MAX_COMPLAINT, "x" * MAX_COMPLAINT),
+        ("x" * (MAX_COMPLAINT + 1), ""),
+    ):
+        assert Heard(complaint=bytearray(written.encode())).last_words() == shown
+
+
+def test_where_servers_can_be_had_they_are_among_the_toolsets(tmp_path: Path) -> None:
+    desk = Desk(tmp_path)
+    done = desk.inside("Hello!", "--toolset", "cor", "--backend", "scripted", "--scripted", desk.script([]))
+    assert done.line == (
+        "shoestring: no toolset 'cor': use one of core, fs, web, code, pdf, browser, mcp:NAME, or several with commas"
+    )
+
+
+@pytest.mark.parametrize(
+    ("package", "needed"), [("mcp", "mcp"), ("anyio", "mcp, which needs anyio"), ("httpx2", "mcp, which needs httpx2")]
+)
+def test_without_the_sdk_the_person_is_told_what_to_install(tmp_path: Path, package: str, needed: str) -> None:
     path = written(tmp_path, {"mcpServers": {"srv": {"command": "true"}}})
     program = (
         f"import sys; sys.modules[{package!r}] = None\n"
@@ -133,7 +158,7 @@ def test_without_the_sdk_the_person_is_told_what_to_install(tmp_path: Path, pack
         )
         assert (done.returncode, done.stderr) == (
             2,
-            f"shoestring: {who} needs the package {package}; install it with: make extras\n",
+            f"shoestring: {who} needs the package {needed}; install it with: make extras\n",
         )
 
 

@@ -294,7 +294,8 @@ def _tools_of(name: str) -> Sequence[AnyTool]:
     if colon and family in TOOLSET_FAMILIES:
         return TOOLSET_FAMILIES[family](member)
     if name not in TOOLSETS:
-        raise UsageError(f"no toolset {_shown(name)}: use one of {', '.join(TOOLSETS)}, or several with commas")
+        known = ", ".join([*TOOLSETS, *(f"{family}:NAME" for family in TOOLSET_FAMILIES)])
+        raise UsageError(f"no toolset {_shown(name)}: use one of {known}, or several with commas")
     return [tool_class() for tool_class in TOOLSETS[name]]
 
 

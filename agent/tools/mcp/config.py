@@ -172,7 +172,10 @@ def _document(path: Path) -> Any:
         with path.open("rb") as file:
             data = file.read(MAX_FILE_BYTES + 1)
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); MCP_CONFIG names the list of servers") from None
+        raise UsageError(
+            f"{path}: cannot be read ({error.strerror}); name the list of servers with --mcp-config or MCP_CONFIG"
+            " (docs/mcp.md)"
+        ) from None
     if len(data) > MAX_FILE_BYTES:
         raise UsageError(f"{path}: is longer than {MAX_FILE_BYTES:,} bytes, and no list of servers is")
     try:

@@ -68,8 +68,13 @@ class Heard:
         self.messages = self.size = 0
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr; the text is the server's and hostile."""
-        return self.complaint.decode("utf-8", "replace")[-MAX_COMPLAINT:].strip()
+        """The end of what it wrote to stderr, from the beginning of a line or at least of a word; the text is the
+        server's and hostile."""
+        text = self.complaint.decode("utf-8", "replace").strip()
+        tail = text[-MAX_COMPLAINT:]
+        if tail == text:
+            return text
+        return tail.partition("\n" if "\n" in tail else " ")[2].strip()
 
 
 @asynccontextmanager

@@ -32,7 +32,9 @@ Tell = Callable[[str], None]
 
 def lacks(what: str, error: ModuleNotFoundError) -> str:
     """That the SDK, or a part of it, is not installed, and how to mend it."""
-    return f"{what} needs the package {(error.name or 'mcp').partition('.')[0]}; install it with: {INSTALL_EXTRAS}"
+    missing = (error.name or "mcp").partition(".")[0]
+    of_it = "" if missing == "mcp" else f", which needs {missing}"
+    return f"{what} needs the package mcp{of_it}; install it with: {INSTALL_EXTRAS}"
 
 
 class McpToolsets:
