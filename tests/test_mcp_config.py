@@ -125,7 +125,7 @@ def test_a_servers_last_words_begin_with_a_line_or_a_word() -> None:
     for written, shown in (
         ("cannot go on\n", "cannot go on"),
         ("Traceback of the server:\n" + "  File a\n" * 100, "\n  ".join(["File a"] * 55)),
-        ("word " * 200, " ".join(["word"] * 99)),
+        ("word " * 200, " ".join(["word"] * 100)),
         ("x" * MAX_COMPLAINT, "x" * MAX_COMPLAINT),
         ("x" * (MAX_COMPLAINT + 1), ""),
     ):

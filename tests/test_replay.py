@@ -21,7 +21,7 @@ from agent.state import AgentState, Approval
 from agent.tools.base import Tool, ToolContext
 from agent.tools.calculate_math import CalculateMathParams
 from agent.tools.registry import TOOLSETS, Question
-from evals.replay import LiveTools, replay
+from evals.replay import LiveTools, cannot_be_played, replay
 from evals.verify import verify
 from tests.support_runs import act, answer, new_run, run_script
 
@@ -188,3 +188,11 @@ def test_a_run_that_is_stopped_anywhere_verifies_and_replays(moment: int, way: s
         sys.settrace(before)
     trace = AgentState.model_validate_json(run.state.model_dump_json())
     assert verify(trace) == []
+
+
+def test_what_a_replay_lacks_is_told_with_the_flags_that_mend_it() -> None:
+    trace = run_script([act("6*7"), answer("42")])
+    for change in ({"toolset": "mcp:notes", "tools": ["mcp_notes_add"]}, {"strategy": "own"}):
+        assert cannot_be_played(trace.model_copy(update=change)) == (
+            "its strategy or tools are not at hand (--plugin FILE; --mcp-config FILE, but verify starts no server)"
+        )
