@@ -24,6 +24,7 @@ from agent.tools.mcp.tools import McpToolsets
 from agent.tools.registry import TOOLSET_FAMILIES, AnyTool, ToolRegistry, toolset
 from evals.replay import replay
 from evals.verify import verify
+from tests.support_foreign import said
 from tests.support_runs import answer, run_script, turn
 
 pytest.importorskip("mcp", reason="the extra mcp is not installed")
@@ -107,10 +108,10 @@ def test_a_servers_tools_are_offered_by_names_that_begin_with_its_own(usual: Off
 
 def test_the_calls_of_a_run_reach_one_server_and_another_run_has_its_own(usual: Offered) -> None:
     with closing(usual.registry("notes")) as first, closing(usual.registry("notes")) as second:
-        assert call(first, "mcp_notes_add_note", text="tea").data == "kept 1"
-        assert call(first, "mcp_notes_add_note", text="milk", place="first").data == "kept 2"
-        assert call(first, "mcp_notes_read_notes").data == "milk\ntea"
-        assert call(second, "mcp_notes_read_notes").data == "none"
+        assert said(call(first, "mcp_notes_add_note", text="tea")) == "kept 1"
+        assert said(call(first, "mcp_notes_add_note", text="milk", place="first")) == "kept 2"
+        assert said(call(first, "mcp_notes_read_notes")) == "milk\ntea"
+        assert said(call(second, "mcp_notes_read_notes")) == "none"
 
 
 def test_arguments_are_checked_before_the_server_is_asked(usual: Offered) -> None:
@@ -124,7 +125,7 @@ def test_a_servers_own_failure_and_a_picture_are_told_in_words(usual: Offered) -
     with closing(usual.registry("notes")) as tools:
         failed = call(tools, "mcp_notes_fail")
         assert (failed.success, failed.error_type) == (False, "tool_error")
-        assert call(tools, "mcp_notes_picture").data == "a picture:\n[image, image/png, 6 bytes: not shown]"
+        assert said(call(tools, "mcp_notes_picture")) == "a picture:\n[image, image/png, 6 bytes: not shown]"
 
 
 def test_a_server_gets_no_secret_of_ours_and_a_folder_of_its_own(
@@ -133,7 +134,7 @@ def test_a_server_gets_no_secret_of_ours_and_a_folder_of_its_own(
     monkeypatch.setenv("LLM_API_KEY", "sk-of-the-person")
     monkeypatch.setenv("SOME_OTHER_SETTING", "not for servers")
     with closing(usual.registry("notes")) as tools:
-        told = dict(line.partition("=")[::2] for line in call(tools, "mcp_notes_surroundings").data.splitlines())
+        told = dict(line.partition("=")[::2] for line in said(call(tools, "mcp_notes_surroundings")).splitlines())
     allowed = {"PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "NOTES_TOKEN"}
     assert set(told) <= allowed | {"cwd", "pid"}
     assert told["NOTES_TOKEN"] == "[redacted]"  # its program was told, and the model is not
@@ -145,7 +146,7 @@ def test_a_server_gets_no_secret_of_ours_and_a_folder_of_its_own(
 def test_the_person_says_where_a_server_runs_and_what_its_tools_do(offer: Offer, tmp_path: Path) -> None:
     about = {**NOTES, "cwd": ".", "effect": "network", "tools": {"read_notes": {"effect": "read"}}}
     with closing(offer(notes=about).registry("notes")) as tools:
-        assert f"cwd={tmp_path}" in call(tools, "mcp_notes_surroundings").data.splitlines()
+        assert f"cwd={tmp_path}" in said(call(tools, "mcp_notes_surroundings")).splitlines()
         assert tools.effect("mcp_notes_read_notes") == "read"
         assert tools.effect("mcp_notes_add_note") == "network"
 
@@ -156,7 +157,7 @@ def test_a_server_tool_never_takes_the_name_of_one_of_ours(usual: Offered) -> No
     beside = toolset("core,mcp:notes")
     assert [type(tool).__name__ for tool in beside if tool.name == "execute_code"] == ["ExecuteCode"]
     with closing(alone):
-        assert call(alone, "mcp_notes_execute_code", code="print(1)").data == "not run: print(1)"
+        assert said(call(alone, "mcp_notes_execute_code", code="print(1)")) == "not run: print(1)"
 
 
 def test_two_servers_whose_tools_would_share_a_name_are_not_offered_together(offer: Offer, tmp_path: Path) -> None:
@@ -188,8 +189,8 @@ def test_a_server_over_http_is_spoken_to_as_well(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")  # nothing listens there
     with closing(offer(notes={"url": http_notes}).registry("notes")) as tools:
-        assert call(tools, "mcp_notes_add_note", text="tea").data == "kept 1"
-        assert call(tools, "mcp_notes_read_notes").data == "tea"
+        assert said(call(tools, "mcp_notes_add_note", text="tea")) == "kept 1"
+        assert said(call(tools, "mcp_notes_read_notes")) == "tea"
         assert call(tools, "mcp_notes_fail").error_type == "tool_error"
 
 
@@ -266,7 +267,7 @@ def test_a_server_that_hangs_is_ended_when_its_time_is_over(offer: Offer) -> Non
 
 def test_a_stubborn_server_and_its_child_are_gone_after_the_run(usual: Offered) -> None:
     with closing(usual.registry("stubborn")) as tools:
-        processes = [int(word) for word in call(tools, "mcp_stubborn_crash").data.split()]
+        processes = [int(word) for word in said(call(tools, "mcp_stubborn_crash")).split()]
         assert len(processes) == 2
         handles = [os.pidfd_open(process) for process in processes]
         assert select.select(handles, [], [], 0)[0] == []  # both run
@@ -277,7 +278,7 @@ def test_a_stubborn_server_and_its_child_are_gone_after_the_run(usual: Offered) 
 
 def test_a_child_in_a_session_of_its_own_is_gone_after_the_run(usual: Offered) -> None:
     with closing(usual.registry("daemon")) as tools:
-        handle = os.pidfd_open(int(call(tools, "mcp_daemon_crash").data))
+        handle = os.pidfd_open(int(said(call(tools, "mcp_daemon_crash"))))
         assert select.select([handle], [], [], 0)[0] == []  # it runs
     assert select.select([handle], [], [], 10)[0] == [handle]
     os.close(handle)
@@ -300,7 +301,8 @@ def test_a_refused_call_is_the_servers_word_inert_and_short(usual: Offered) -> N
 def test_a_long_result_is_cut(usual: Offered) -> None:
     with closing(usual.registry("flood")) as tools:
         result = call(tools, "mcp_flood_crash")
-    assert (result.success, result.truncated, len(result.data)) == (True, True, 4000)
+    assert (result.success, result.truncated) == (True, True)
+    assert 3900 < len(result.data) <= 4000
 
 
 def test_a_server_that_never_says_a_word_is_given_up(offer: Offer) -> None:
@@ -393,7 +395,7 @@ READ = turn(action={"tool": "mcp_notes_read_notes", "args": {}})
 def test_a_run_with_a_servers_tools_keeps_its_promises_and_replays_without_the_server(usual: Offered) -> None:
     state = run_script([KEEP, READ, answer("tea")], tools_named="core,mcp:notes", approve={"execute": "allow"})
     assert (state.status, state.answer) == ("completed", "tea")
-    assert [result.data for step in state.steps for result in step.results] == ["kept 1", "tea"]
+    assert [said(result) for step in state.steps for result in step.results] == ["kept 1", "tea"]
     assert verify(state) == []
     assert replay(state).difference is None
 

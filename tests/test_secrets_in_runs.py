@@ -29,6 +29,7 @@ from evals.runner import Runner
 from evals.store import TraceStore
 from evals.traces import dump, load_all
 from evals.verify import verify
+from tests.support_foreign import said
 from tests.support_runs import answer, run_script, turn
 from tests.support_secrets import KEY_LINES, PEM, TOKEN, seen_of
 from tests.support_traces import genuine
@@ -164,7 +165,7 @@ def test_no_server_is_sent_a_key(way: Callable[[str], str]) -> None:
         refused = tools.execute(ToolCall(name="mcp_notes_add_note", arguments={"text": f"so: {way(PEM)}"}))
         assert refused.error_type == "secret_in_request"
         assert pieces_in(refused.error or "") == set()
-        assert tools.execute(ToolCall(name="mcp_notes_read_notes", arguments={})).data == "none"
+        assert said(tools.execute(ToolCall(name="mcp_notes_read_notes", arguments={}))) == "none"
 
 
 @pytest.mark.usefixtures("notes")
@@ -175,7 +176,7 @@ def test_a_run_that_would_send_a_key_to_a_server_does_not() -> None:
         [put, look, answer(f"the key is {PEM}")], tools_named="mcp:notes", approve={"execute": "allow"}, secrets=SECRETS
     )
     results = [result for step in state.steps for result in step.results]
-    assert [result.error_type or result.data for result in results] == ["secret_in_request", "none"]
+    assert [result.error_type or said(result) for result in results] == ["secret_in_request", "none"]
     assert state.answer == f"the key is {MARK}\n"
     assert pieces_in(*texts_of(json.loads(state.model_dump_json()))) == set()
     assert verify(state) == []

@@ -24,6 +24,7 @@ from agent.strategies.keyword_router import KeywordRouter
 from agent.tools.base import ToolContext, WebAccess
 from agent.tools.registry import TOOLSETS, ToolRegistry, toolset
 from cli.compose import web_access
+from tests.support_foreign import said
 from tests.support_runs import new_run
 from tests.support_web import Names, encoded, reach, redirect, site
 from tests.support_wire import Answer, Seen, Wire, always, http_reply, serving
@@ -473,8 +474,9 @@ def searched(
 @pytest.mark.parametrize("provider", ["auto", "searxng"])
 def test_the_persons_own_server_is_searched(provider: str) -> None:
     result, (request,) = searched(always(http_reply(json.dumps(FOUND))), provider)
-    assert result.data.splitlines()[0] == "1. Red kites \u2014 A bird. Of prey. (https://kites.test/)"
-    assert len(result.data.splitlines()) == 2
+    first, second = said(result).splitlines()
+    assert first == "1. Red kites \u2014 A bird. Of prey. (https://kites.test/)"
+    assert second.startswith("2. ")
     parts = urlsplit(request.path)
     assert (parts.path, parse_qs(parts.query)) == ("/sub/search", {"q": ["red & kites"], "format": ["json"]})
     assert "authorization" not in request.headers

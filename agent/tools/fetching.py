@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import secrets
 from dataclasses import dataclass
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -12,11 +11,11 @@ from agent.egress.faults import FetchError
 from agent.egress.fetch import Page, Reach, Wanted, fetch
 from agent.egress.target import MAX_URL_CHARS, Target, read_url
 from agent.errors import UsageError
-from agent.prompts.untrusted import as_data, inert_markers
 from agent.redaction import redacted
 from agent.sandbox.base import SandboxError
 from agent.sandbox.parsing import PARSER_LIMITS, parsed
 from agent.tools.base import Excerpt, Params, ToolContext, ToolError
+from agent.tools.foreign import foreign
 from agent.tools.parsers import MAX_TITLE_CHARS
 from agent.tools.parsers.charsets import charset_of, decoded
 
@@ -26,7 +25,6 @@ MAX_PARSED_CHARS = 8000  # of a page's text that come out of the sandbox; more t
 _MAX_URL_SHOWN = 200
 _HTML = ("text/html", "application/xhtml+xml")
 _PAGES = Wanted(accept=("text/*", *_HTML[1:], "application/json", "application/*+json"), deadline_seconds=FETCH_SECONDS)
-_ROOM_FOR_CUT_NOTE = 80  # what the registry puts behind an excerpt
 _SNIFFED_BYTES = 1024
 # Bytes that no text begins with, in any encoding but UTF-16, which has a mark of its own.
 _NO_TEXT = frozenset({*range(8), *range(14, 27), *range(28, 32)})
@@ -158,13 +156,10 @@ def _shown(url: str, page: Page, text: PageText, max_chars: int) -> str | Excerp
     """The text, which holds no secret, as foreign data and within the size of a result."""
     if not text.text.strip():
         return "The page holds no text."
-    source, mark = _shortened(url), secrets.token_hex(4)
-    room = max_chars - len(as_data("", source, mark))
-    clean = inert_markers(printable(text.text))
-    if not page.truncated and text.chars <= len(text.text) and len(clean) <= room:
-        return as_data(clean, source, mark)
-    whole = f"more than {len(page.body):,} bytes" if page.truncated else f"{text.chars:,} characters"
-    return Excerpt(as_data(clean[: room - _ROOM_FOR_CUT_NOTE], source, mark), whole)
+    whole = f"{text.chars:,} characters" if text.chars > len(text.text) else None
+    if page.truncated:
+        whole = f"more than {len(page.body):,} bytes"
+    return foreign(printable(text.text), _shortened(url), max_chars, whole)
 
 
 def _shortened(url: str) -> str:

@@ -11,9 +11,10 @@ from pydantic import BaseModel, Field, ValidationError
 from agent.egress.fetch import Wanted
 from agent.errors import UsageError
 from agent.redaction import redacted
-from agent.tools.base import Params, Tool, ToolContext, ToolError
+from agent.tools.base import Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import Hit, clean, open_corpus, query_terms
 from agent.tools.fetching import fetched, reach_of
+from agent.tools.foreign import ROOM_FOR_MARKS, foreign
 
 MAX_RESULTS = 8
 MAX_SNIPPET = 300
@@ -46,8 +47,8 @@ class WebSearch(Tool[WebSearchParams]):
     )
     params = WebSearchParams
 
-    def run(self, params: WebSearchParams, context: ToolContext) -> str:
-        """At most eight numbered lines, as many as fit.
+    def run(self, params: WebSearchParams, context: ToolContext) -> str | Excerpt:
+        """At most eight numbered lines, as many as fit; what the web says, as foreign data. A corpus is the case's own.
 
         Raises:
             ToolError: bad_args (no word in the query), empty, network or rate_limited; what keeps a SearXNG server
@@ -59,7 +60,9 @@ class WebSearch(Tool[WebSearchParams]):
         hits = _found(params.query, context)
         if not hits:
             raise ToolError("empty", "No results for that query. Try other or fewer words.")
-        return _render(hits, self.max_chars)
+        if _provider(context) == "corpus":
+            return _render(hits, self.max_chars)
+        return foreign(_render(hits, self.max_chars - ROOM_FOR_MARKS), "a search of the web", self.max_chars)
 
 
 def check_search(context: ToolContext) -> None:

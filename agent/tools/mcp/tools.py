@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 from agent.errors import UsageError
 from agent.prompts.untrusted import inert_markers
 from agent.redaction import redacted
-from agent.tools.base import INSTALL_EXTRAS, Params, Tool, ToolContext, ToolError
+from agent.tools.base import INSTALL_EXTRAS, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.corpus import clean
+from agent.tools.foreign import foreign
 from agent.tools.mcp.config import McpServer, ServerFile
 from agent.tools.mcp.schemas import Declared, InexpressibleError, arguments_of, declared
 
@@ -146,8 +147,8 @@ class McpTool(Tool[Params]):
         self._server_name = tool.server_name
         self._connection = connection
 
-    def run(self, params: Params, context: ToolContext) -> str:  # noqa: ARG002  a server knows nothing of the run
-        """What the server says.
+    def run(self, params: Params, context: ToolContext) -> str | Excerpt:  # noqa: ARG002  a server knows none
+        """What the server says, as foreign data.
 
         Raises:
             ToolError: tool_error (the server's own word for a failure), tool_crashed (it exited, hung, or does not
@@ -167,9 +168,14 @@ class McpTool(Tool[Params]):
             raise ToolError("tool_crashed", message) from None
         said = "\n".join(_words(block, self._connection.without_secrets) for block in result.content)
         text = self._connection.without_secrets(said or _structured(result))
+        shown = self._foreign(text) if text else None
         if result.is_error:
-            raise ToolError("tool_error", text or f"{self.name} failed, and does not say why.")
-        return text or "Done; there is nothing to show."
+            why = shown.text if isinstance(shown, Excerpt) else shown
+            raise ToolError("tool_error", why or f"{self.name} failed, and does not say why.")
+        return shown or "Done; there is nothing to show."
+
+    def _foreign(self, text: str) -> str | Excerpt:
+        return foreign(text, f"the MCP server of {self.name}", self.max_chars)
 
     def close(self) -> None:
         """End the server that this run's tools of it share."""
