@@ -16,7 +16,8 @@ from agent.tools.list_directory import MAX_ENTRIES
 from agent.tools.query_pdf import CHUNK_CHARS, MAX_CHUNKS_SHOWN, MAX_PAGES, MAX_PDF_BYTES
 from agent.tools.read_file_chunk import MAX_LINES
 from agent.tools.registry import TOOLSETS, AnyTool
-from agent.tools.search import MAX_PREVIEW, MAX_SEARCHED_BYTES
+from agent.tools.search import MAX_PREVIEW, MAX_SEARCHED_BYTES, USUAL_RESULTS
+from agent.tools.search import MAX_RESULTS as MAX_PLACES
 from agent.tools.search_codebase import MAX_PER_FILE
 from agent.tools.search_codebase import MAX_RESULTS as MAX_MATCHES
 from agent.tools.web_search import MAX_RESULTS
@@ -40,7 +41,8 @@ LIMITS = {
     "read_file_chunk": f"{MAX_LINES} lines",
     "write_file": f"{MAX_CONTENT_CHARS:,} characters a call, {MAX_FILE_BYTES // MIB} MiB a file",
     "manage_path": f"deletes {MAX_COUNTED:,} entries",
-    "search": f"{MAX_SEARCHED_BYTES // MIB} MiB looked through, previews of {MAX_PREVIEW} characters",
+    "search": f"{USUAL_RESULTS} places unless asked for more, up to {MAX_PLACES}; {MAX_SEARCHED_BYTES // MIB} MiB looked "
+    f"through, previews of {MAX_PREVIEW} characters",
     "fetch_url": _PAGE,
     "fetch_url_markdown": _PAGE,
     "get_weather": f"now and {MAX_DAYS} days",

@@ -25,6 +25,7 @@ from agent.tools.workspace import (
     read_bytes,
 )
 
+USUAL_RESULTS, MAX_RESULTS = 20, 50
 MAX_PREVIEW = 120
 MAX_SEARCHED_BYTES = 32 << 20  # of all files together
 _MAX_QUERY = 200
@@ -43,7 +44,7 @@ class SearchParams(Params):
     target: Literal["text", "names"] = Field(
         "text", description="Whether to look into the files, or at the names of files and folders."
     )
-    max_results: int = Field(20, ge=1, le=50, description="How many places are shown at most.")
+    max_results: int = Field(USUAL_RESULTS, ge=1, le=MAX_RESULTS, description="How many places are shown at most.")
 
 
 @dataclass
@@ -165,6 +166,7 @@ def _told(search: _Search) -> str | Excerpt:
     more = "" if search.is_complete else " in what could be searched (name a path to look in less)"
     if not search.matches:
         return f"no match{more}"
-    counted = f"{search.matches:,} match{'es' * (search.matches > 1)}{more}"
-    text = "\n".join([f"{counted}:", *search.lines])
-    return Excerpt(text, counted) if search.matches > search.most else text
+    counted = f"{search.matches:,} match{'es' * (search.matches > 1)}"
+    text = "\n".join([f"{counted}{more}:", *search.lines])
+    whole = counted if search.is_complete else f"over {counted}"
+    return Excerpt(text, whole) if search.matches > search.most else text
