@@ -41,8 +41,8 @@ LIMITS = {
     "read_file_chunk": f"{MAX_LINES} lines",
     "write_file": f"{MAX_CONTENT_CHARS:,} characters a call, {MAX_FILE_BYTES // MIB} MiB a file",
     "manage_path": f"deletes {MAX_COUNTED:,} entries",
-    "search": f"{USUAL_RESULTS} places unless asked for more, up to {MAX_PLACES}; {MAX_SEARCHED_BYTES // MIB} MiB looked "
-    f"through, previews of {MAX_PREVIEW} characters",
+    "search": f"{USUAL_RESULTS} places unless asked for more, up to {MAX_PLACES}; {MAX_SEARCHED_BYTES // MIB} MiB "
+    f"looked through, previews of {MAX_PREVIEW} characters",
     "fetch_url": _PAGE,
     "fetch_url_markdown": _PAGE,
     "get_weather": f"now and {MAX_DAYS} days",
