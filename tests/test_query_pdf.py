@@ -135,6 +135,16 @@ def test_what_cannot_be_read_says_why(shelf: Shelf, data: bytes, error_type: str
     assert "odd.pdf" in (result.error or "")
 
 
+def test_a_file_of_another_kind_is_no_broken_pdf(shelf: Shelf) -> None:
+    assert shelf.ask(shelf.put("notes.txt", b"Only text."), "whale").error == (
+        "notes.txt is not a PDF. Name a PDF; other files are read with read_file."
+    )
+    assert shelf.ask(shelf.put("cut.pdf", pdf.of_texts(WHALE)[:300]), "whale").error == (
+        "cut.pdf is a PDF that cannot be read: it is broken."
+    )
+    assert shelf.ask(shelf.put("late.pdf", b"\n" * 900 + pdf.of_texts(WHALE)), "whale").success
+
+
 def test_a_bomb_is_too_large_and_its_small_twin_is_read(shelf: Shelf) -> None:
     assert shelf.ask(shelf.put("bomb.pdf", pdf.flate_bomb()), "whale").error_type == "too_large"
     assert shelf.ask(shelf.put("spark.pdf", pdf.flate_bomb(1)), "whale").error_type == "no_text"

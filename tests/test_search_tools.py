@@ -89,6 +89,10 @@ def test_very_much_is_searched_in_part_and_said_so(files: Files) -> None:
     assert files.search("needle").data == "no match in what could be searched (name a path to look in less)"
     assert time.monotonic() - started < 5
     assert files.search("needle", path="99").data == "1 match:\n99:1: needle"
+    (files.root / "00").write_text("y needle\n" * 30 + "x" * MAX_SEARCHED_BYTES)
+    lines = files.search("needle", max_results=5).data.split("\n")
+    assert lines[0] == "30 matches in what could be searched (name a path to look in less):"
+    assert lines[-1] == "[cut here: over 30 matches in all]"
 
 
 # -- search_codebase: the real ripgrep, isolated ----------------------------------------------------------------------

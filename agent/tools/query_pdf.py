@@ -34,12 +34,14 @@ MAX_CHUNKS_SHOWN = 3
 # far as there is room, those from its beginning: every text that is sent is paid for and stands in the trace.
 MAX_EMBEDDED = 128
 PARSE_SECONDS = 15.0
+_MAGIC = b"%PDF-"
+_BEGINNING_BYTES = 1024  # in which it has to stand: readers allow something before it
 _JSON_BYTES_A_CHAR = 6  # a character as an escape
 
 _PROBLEMS = {
     "encrypted": "is encrypted with a password, and cannot be read.",
     "too_large": "unpacks to more than is read here. Use a smaller document.",
-    "broken": "is no PDF that can be read: it is broken.",
+    "broken": "is a PDF that cannot be read: it is broken.",
 }
 
 
@@ -102,6 +104,8 @@ class QueryPdf(Tool[QueryPdfParams]):
         if params.query.strip() and not query_terms(params.query):
             raise ToolError("bad_args", "The query holds no word to look for.")
         path, data = _bytes_of(params.path, context)
+        if _MAGIC not in data[:_BEGINNING_BYTES]:
+            raise ToolError("broken", f"{path} is not a PDF. Name a PDF; other files are read with read_file.")
         pdf = self._parsed(path, data, context)
         chunks = _chunks(_without_secrets(pdf.pages, context.secrets))
         if not chunks:
