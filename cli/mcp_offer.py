@@ -24,6 +24,14 @@ class Address:
 
 
 @dataclass(frozen=True)
+class Sessions:
+    """Clients over HTTP: how many may be known at a time, and for how long one that neither asks nor listens."""
+
+    most: int = 100
+    idle_seconds: float = 600.0
+
+
+@dataclass(frozen=True)
 class Offer:
     """The tools that are offered, and what is done with a call of each."""
 

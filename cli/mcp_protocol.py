@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-import signal
+from collections.abc import Callable
 from typing import Any
 
 import anyio
 import uvicorn
 from anyio.abc import SocketAttribute
+from anyio.from_thread import start_blocking_portal
 from mcp.server import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool, ToolAnnotations
 
 from agent.errors import UsageError
-from agent.tools.mcp.stdio import ENDED, Heard, spoken_over
+from agent.tools.mcp.stdio import spoken_over
 from agent.tools.registry import ToolRegistry
-from cli.mcp_offer import Address, Offer
+from cli.mcp_calls import Calls
+from cli.mcp_offer import Address, Offer, Sessions
 from cli.outcome import log_traceback, say
 
 PATH = "/mcp"
@@ -25,32 +28,40 @@ MAX_BODY_BYTES = 1 << 20
 _FAREWELL_SECONDS = 2  # for what is under way when the server is told to stop
 
 
-def serve(offer: Offer, address: Address | None) -> None:
+def serve(offer: Offer, address: Address | None, sessions: Sessions) -> None:
     """Serve over standard input and output, or at an address, until the client or a signal ends it.
 
+    The protocol is spoken on a thread of its own; calls are made on this one, which must be the main one.
+
     Raises:
-        UsageError: the address is taken, a stream is closed, or what comes is not the protocol.
+        UsageError: the address is taken, or a stream is closed.
         KeyboardInterrupt: a signal.
     """
     logging.getLogger().addHandler(_Told(logging.WARNING))
-    for number in (signal.SIGTERM, signal.SIGHUP):  # the event loop knows how to end at Ctrl-C, and only at that
-        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    if address is None:
-        anyio.run(_over_stdio, _server(offer))
-    else:
-        anyio.run(_over_http, _server(offer), address)
+    calls = Calls(offer)
+    server = _server(offer.tools, calls)
+    with start_blocking_portal(name="mcp-serve") as portal:
+        leave = portal.call(anyio.Event)
+        if address is None:
+            served = portal.start_task_soon(_over_stdio, server, leave)
+        else:
+            served = portal.start_task_soon(_over_http, server, leave, address, sessions)
+        served.add_done_callback(lambda _: calls.end())
+        try:
+            calls.make()
+        finally:
+            portal.call(leave.set)
+            served.result()
 
 
-def _server(offer: Offer) -> Server[Any]:
-    """The tools as the SDK serves them. One call at a time: within a run, no tool ever meets itself either."""
-    one_at_a_time = anyio.Semaphore(1)
+def _server(tools: ToolRegistry, calls: Calls) -> Server[Any]:
+    """The tools as the SDK serves them."""
 
     async def list_tools(_context: object, _params: object) -> ListToolsResult:
-        return ListToolsResult(tools=[_declared(offer.tools, name) for name in offer.tools.names])
+        return ListToolsResult(tools=[_declared(tools, name) for name in tools.names])
 
     async def call_tool(_context: object, params: CallToolRequestParams) -> CallToolResult:
-        async with one_at_a_time:
-            result = await anyio.to_thread.run_sync(offer.call, params.name, params.arguments or {})
+        result = await asyncio.wrap_future(calls.hand_in(params.name, params.arguments or {}))
         text = result.data if result.success else f"{result.error_type}: {result.error}"
         return CallToolResult(content=[TextContent(text=text)], is_error=not result.success)
 
@@ -63,7 +74,7 @@ def _declared(tools: ToolRegistry, name: str) -> Tool:
     return Tool(name=name, description=function["description"], input_schema=function["parameters"], annotations=hints)
 
 
-async def _over_stdio(server: Server[Any]) -> None:
+async def _over_stdio(server: Server[Any], leave: anyio.Event) -> None:
     """Until the client closes our input. Whatever else would be printed goes to stderr, and nothing else reads."""
     try:
         reading, writing = os.dup(0), os.dup(1)
@@ -71,14 +82,18 @@ async def _over_stdio(server: Server[Any]) -> None:
         os.dup2(2, 1)
     except OSError as error:
         raise UsageError(f"mcp-serve speaks over standard input and output; one is closed ({error.strerror})") from None
-    heard = Heard()
-    async with spoken_over(reading, writing, heard) as (read, write):
+    async with spoken_over(reading, writing) as (read, write), anyio.create_task_group() as tasks:
+        tasks.start_soon(_once, leave, tasks.cancel_scope.cancel)
         await server.run(read, write, server.create_initialization_options())
-    if heard.fault not in (None, ENDED):
-        raise UsageError(f"mcp-serve: the client cannot be understood: {heard.fault}")
+        tasks.cancel_scope.cancel()
 
 
-async def _over_http(server: Server[Any], address: Address) -> None:
+async def _once(event: anyio.Event, act: Callable[[], None]) -> None:
+    await event.wait()
+    act()
+
+
+async def _over_http(server: Server[Any], leave: anyio.Event, address: Address, sessions: Sessions) -> None:
     """Until a signal ends it. A page in a browser here cannot speak to it: its Host and Origin are others."""
     try:
         listener = await anyio.create_tcp_listener(local_host=address.host, local_port=address.port)
@@ -95,12 +110,20 @@ async def _over_http(server: Server[Any], address: Address) -> None:
             allowed_origins=[f"http://{host}" for host in hosts],
         )
         app = server.streamable_http_app(
-            streamable_http_path=PATH, max_request_body_size=MAX_BODY_BYTES, transport_security=security
+            streamable_http_path=PATH,
+            max_request_body_size=MAX_BODY_BYTES,
+            session_idle_timeout=sessions.idle_seconds,
+            max_sessions=sessions.most,
+            transport_security=security,
         )
         config = uvicorn.Config(
             app, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=_FAREWELL_SECONDS
         )
-        await _Announced(config, f"the tools are at http://{shown}:{port}{PATH}").serve(sockets=sockets)
+        announced = _Announced(config, f"the tools are at http://{shown}:{port}{PATH}")
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(_once, leave, announced.leave)
+            await announced.serve(sockets=sockets)
+            tasks.cancel_scope.cancel()
 
 
 class _Told(logging.Handler):
@@ -121,3 +144,7 @@ class _Announced(uvicorn.Server):
     async def startup(self, sockets: Any = None) -> None:
         await super().startup(sockets)
         say(self._where)
+
+    def leave(self) -> None:
+        """Take nothing more, and end when what is under way has its answer or its time is over."""
+        self.should_exit = True

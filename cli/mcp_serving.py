@@ -20,7 +20,7 @@ from agent.tools.base import ToolContext
 from agent.tools.mcp.tools import lacks
 from agent.tools.registry import ToolRegistry, toolset
 from cli.compose import web_access
-from cli.mcp_offer import Address, Offer, loopback_address
+from cli.mcp_offer import Address, Offer, Sessions, loopback_address
 from cli.outcome import OK, say
 from cli.plugins import load_plugins
 from evals.workspaces import fresh_workspace
@@ -71,4 +71,4 @@ def _serve(offer: Offer, address: Address | None) -> None:
         from cli.mcp_protocol import serve  # noqa: PLC0415  the SDK is an extra, and a heavy one
     except ModuleNotFoundError as error:
         raise UsageError(lacks("mcp-serve", error)) from None
-    serve(offer, address)
+    serve(offer, address, Sessions())

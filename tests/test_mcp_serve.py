@@ -9,7 +9,10 @@ import re
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -119,16 +122,125 @@ def test_a_persons_folder_is_read_and_written_only_where_they_allow_it(tmp_path:
     assert (tmp_path / "new.txt").read_text() == "milk"
 
 
+class Talk:
+    """Lines to a server over stdio, and its answers."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        self.process, self.stdin, self.stdout, self.stderr = process, process.stdin, process.stdout, process.stderr
+
+    def say(self, line: bytes | dict[str, Any]) -> None:
+        self.stdin.write((line if isinstance(line, bytes) else json.dumps(line).encode()) + b"\n")
+        self.stdin.flush()
+
+    def hear(self) -> Any:
+        return json.loads(self.stdout.readline())
+
+
+@contextmanager
+def talk(folder: Path, *arguments: str, command: list[str] = COMMAND) -> Iterator[Talk]:
+    """Started, and killed if it has not ended by itself."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen([*command, *arguments], cwd=folder, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        try:
+            yield Talk(process)
+        finally:
+            process.kill()
+
+
+def call(name: str, number: int = 2, **arguments: Any) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": {"name": name, "arguments": arguments}}
+
+
+SURROGATE = b'{"jsonrpc": "2.0", "id": %s, "method": "tools/call", "params": {"name": "x\\ud800"}}'
+
+
 @pytest.mark.parametrize(
-    ("sent", "code", "told"),
-    [(b"", 0, ""), (b"GET / HTTP/1.1\r\n", 2, "no message of the protocol"), (b"x" * 5_000_000, 2, "longer than")],
+    ("line", "number", "code", "told"),
+    [
+        (b"GET / HTTP/1.1\r", None, -32700, "no message of the protocol"),
+        (b"\xff\x00", None, -32700, "no message of the protocol"),
+        (b"[" * 100_000, None, -32700, "no message of the protocol"),
+        (b"x" * 5_000_000, None, -32700, "longer than 4,194,304 bytes"),
+        (
+            b'{"jsonrpc": "2.0", "id": 9, "method": "x", "params": {"a": ' + b"9" * 5_000 + b"}}",
+            None,
+            -32700,
+            "no message",
+        ),
+        (SURROGATE % b"9", 9, -32600, "no message of the protocol"),
+        (SURROGATE % b'"a"', "a", -32600, "no message of the protocol"),
+        (SURROGATE % b'"\\udc00"', None, -32600, "no message of the protocol"),
+        (b'{"id": 2, "result": 1e999}', None, -32600, "no message of the protocol"),
+        (b"[]", None, -32600, "no message of the protocol"),
+    ],
+    ids=lambda value: repr(value)[:30],
 )
-def test_a_client_that_does_not_speak_the_protocol_is_told(tmp_path: Path, sent: bytes, code: int, told: str) -> None:
-    (tmp_path / "sent").write_bytes(sent)
-    with (tmp_path / "sent").open("rb") as file:
-        done = subprocess.run(COMMAND, cwd=tmp_path, stdin=file, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert told in done.stderr
+def test_a_line_that_is_no_message_is_answered_with_an_error_and_the_next_is_read(
+    tmp_path: Path, line: bytes, number: object, code: int, told: str
+) -> None:
+    with talk(tmp_path) as server:
+        server.say(line)
+        refusal = server.hear()
+        assert (refusal["id"], refusal["error"]["code"]) == (number, code)
+        assert told in refusal["error"]["message"]
+        server.say(INITIALIZE)
+        assert server.hear()["result"]["serverInfo"]["name"] == "shoestring"
+        server.say(line)
+        assert "error" in server.hear()
+        server.say(call("calculate_math", expression="6 * 7"))
+        assert server.hear()["result"]["content"][0]["text"] == "42"
+        server.stdin.close()
+        assert (server.process.wait(20), server.stdout.read(), server.stderr.read()) == (0, b"", b"")
+
+
+def test_a_client_that_says_nothing_is_none(tmp_path: Path) -> None:
+    done = subprocess.run(COMMAND, cwd=tmp_path, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+SLOW = """
+import sys
+import time
+from agent.tools.base import Params, Tool
+from agent.tools.registry import register_tool
+
+class Slow(Tool[Params]):
+    name, description, effect, params, self_timed = "slow", "Waits.", "read", Params, {self_timed}
+    def run(self, params, context):
+        print("begun", file=sys.stderr, flush=True)
+        time.sleep(60)
+        return "late"
+    def close(self):
+        print("closed", file=sys.stderr)
+
+register_tool(Slow, "slow")
+"""
+
+
+@pytest.mark.parametrize("self_timed", [True, False])
+@pytest.mark.parametrize("end", ["close", "signal"])
+def test_a_call_that_is_being_made_does_not_outlive_its_client(tmp_path: Path, end: str, self_timed: bool) -> None:
+    """Neither in the thread of the calls nor in one of its own; and a call that waits behind it is not made."""
+    (tmp_path / "slow.py").write_text(SLOW.format(self_timed=self_timed))
+    with talk(tmp_path, "--plugin", "slow.py", "--toolset", "slow,core") as server:
+        server.say(INITIALIZE)
+        server.hear()
+        server.say(call("slow"))
+        server.say(call("slow", 3))
+        assert server.stderr.readline() == b"begun\n"
+        began = time.monotonic()
+        if end == "close":
+            server.stdin.close()
+        else:
+            server.process.send_signal(signal.SIGTERM)
+        assert server.process.wait(20) == (0 if end == "close" else 130)
+        assert time.monotonic() - began < 8
+        told = server.stderr.read().decode().splitlines()
+    assert told[0] == "closed"
+    assert told[1:] == ([] if end == "close" else ["shoestring: interrupted; what was finished is kept"])
 
 
 def test_what_is_forbidden_is_refused(tmp_path: Path) -> None:
@@ -150,48 +262,34 @@ def test_nothing_but_the_protocol_is_on_standard_output(tmp_path: Path) -> None:
         "        return 'quiet'\n"
         "register_tool(Loud, 'loud')\n"
     )
-    requests: list[dict[str, Any]] = [
-        INITIALIZE,
-        {"jsonrpc": "2.0", "method": "notifications/initialized"},
-        {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": "loud", "arguments": {}}},
-    ]
+    initialized = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    requests: list[dict[str, Any]] = [INITIALIZE, initialized, call("loud")]
     command = [*COMMAND, "--plugin", str(plugin), "--toolset", "loud"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with talk(tmp_path, command=command) as server:
         answers = []
         for request in requests:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
-            process.stdin.flush()
+            server.say(request)
             if "id" in request:
-                answers.append(json.loads(process.stdout.readline()))
-        process.stdin.close()
-        assert process.stdout.read() == b""
-        assert b"NOT OF THE PROTOCOL" in process.stderr.read()
-        assert process.wait() == 0
+                answers.append(server.hear())
+        server.stdin.close()
+        assert server.stdout.read() == b""
+        assert b"NOT OF THE PROTOCOL" in server.stderr.read()
+        assert server.process.wait() == 0
     assert answers[1]["result"]["content"] == [{"type": "text", "text": "quiet"}]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("transport", [[], ["--http", "127.0.0.1:0"]])
 def test_a_signal_ends_it(tmp_path: Path, transport: list[str], number: signal.Signals) -> None:
-    pipe = subprocess.PIPE
-    with subprocess.Popen([*COMMAND, *transport], cwd=tmp_path, stdin=pipe, stdout=pipe, stderr=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
+    with talk(tmp_path, *transport) as server:
         if transport:
-            process.stderr.readline()
+            server.stderr.readline()
         else:
-            process.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
-            process.stdin.flush()
-            process.stdout.readline()
-        process.send_signal(number)
-        assert process.wait(timeout=20) == 130
-        assert b"Traceback" not in process.stderr.read()
+            server.say(INITIALIZE)
+            server.hear()
+        server.process.send_signal(number)
+        assert server.process.wait(timeout=20) == 130
+        assert b"Traceback" not in server.stderr.read()
 
 
 # -- over HTTP --------------------------------------------------------------------------------------------------------
@@ -255,6 +353,62 @@ def test_a_body_has_a_bound(served: str) -> None:
     connection.request("POST", "/mcp", "", {"Content-Type": "application/json", "Content-Length": str(1 << 30)})
     assert connection.getresponse().status == 413
     connection.close()
+
+
+def test_a_call_over_http_is_broken_off_by_a_signal_and_its_client_is_told(tmp_path: Path) -> None:
+    (tmp_path / "slow.py").write_text(SLOW.format(self_timed=True))
+    with talk(tmp_path, "--plugin", "slow.py", "--toolset", "slow", "--http", "127.0.0.1:0") as server:
+        url = server.stderr.readline().split()[-1].decode()
+
+        def interrupted() -> None:
+            server.stderr.readline()  # that it has begun
+            server.process.send_signal(signal.SIGINT)
+
+        signaller = threading.Thread(target=interrupted)
+        signaller.start()
+        result = spoken(Client(url), lambda client: client.call_tool("slow", {}))
+        signaller.join()
+        assert text(result) == "cancelled: mcp-serve has been ended."
+        assert server.process.wait(20) == 130
+
+
+TWO_SESSIONS = """
+import sys
+from agent.guards.approvals import Policy
+from agent.tools.base import ToolContext
+from agent.tools.registry import ToolRegistry, toolset
+from cli.mcp_offer import Address, Offer, Sessions
+from cli.mcp_protocol import serve
+
+offer = Offer(ToolRegistry(toolset("core"), ToolContext()), Policy({}))
+serve(offer, Address("127.0.0.1", 0), Sessions(most=2, idle_seconds=float(sys.argv[1])))
+"""
+
+
+def opened(url: str) -> tuple[int, bytes]:
+    """What the request for a session of one's own brings."""
+    sent = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+    with closing(http.client.HTTPConnection("127.0.0.1", urlsplit(url).port or 0, timeout=10)) as connection:
+        connection.request("POST", "/mcp", json.dumps(INITIALIZE), sent)
+        response = connection.getresponse()
+        return response.status, response.read()
+
+
+def test_sessions_over_http_are_few() -> None:
+    with talk(ROOT, "600", command=[sys.executable, "-c", TWO_SESSIONS]) as server:
+        url = server.stderr.readline().split()[-1].decode()
+        assert [opened(url)[0] for _ in range(2)] == [200, 200]
+        status, body = opened(url)
+        assert (status, json.loads(body)["error"]["message"]) == (503, "Too many open sessions")
+
+
+def test_a_session_over_http_that_is_not_used_ends() -> None:
+    with talk(ROOT, "0.2", command=[sys.executable, "-c", TWO_SESSIONS]) as server:
+        url = server.stderr.readline().split()[-1].decode()
+        assert [opened(url)[0] for _ in range(2)] == [200, 200]
+        deadline = time.monotonic() + 10
+        while opened(url)[0] != 200:
+            assert time.monotonic() < deadline
 
 
 # -- the command line -------------------------------------------------------------------------------------------------
@@ -334,7 +488,7 @@ def test_a_chat_with_the_tools_of_any_server(tmp_path: Path) -> None:
 
     allowed = chat("--effect", "read")
     assert (allowed.returncode, allowed.stderr) == (0, "")
-    assert "OBSERVE   mcp_server_calculate_math: 42" in allowed.stdout
+    assert re.search(r"^ +42$", allowed.stdout, re.MULTILINE), allowed.stdout
     assert "ANSWER    It is 42." in allowed.stdout
     asked = chat()
     assert asked.returncode == 1

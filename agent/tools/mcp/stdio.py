@@ -7,13 +7,14 @@ while it reads. So here are two with bounds, of the same form. Imported on first
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import ExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import ExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -22,7 +23,8 @@ import anyio
 from anyio.abc import TaskGroup
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 from mcp.shared.message import SessionMessage
-from mcp_types import jsonrpc_message_adapter
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId, jsonrpc_message_adapter
+from pydantic import TypeAdapter
 
 from agent.sandbox.leftovers import prefix
 from agent.tools.mcp.descendants import held_below, kill
@@ -37,6 +39,7 @@ MAX_COMPLAINT = 500  # characters of what a server wrote to stderr last
 _READ_BYTES = 65_536
 _EXIT_SECONDS = 1.0  # to leave by itself once its input has ended, and again once it has been asked to
 _POLL_SECONDS = 0.01
+_REQUEST_ID: TypeAdapter[RequestId] = TypeAdapter(RequestId)
 
 Incoming = MemoryObjectReceiveStream[SessionMessage | Exception]
 ToSession = MemoryObjectSendStream[SessionMessage | Exception]
@@ -104,13 +107,16 @@ def _spare_folder() -> tempfile.TemporaryDirectory[str]:
 
 
 @asynccontextmanager
-async def spoken_over(reading: int, writing: int, heard: Heard) -> AsyncIterator[tuple[Incoming, Outgoing]]:
-    """The messages of whoever is at the other end of two pipes of ours, and a way to send some. The pipes stay open."""
+async def spoken_over(reading: int, writing: int) -> AsyncIterator[tuple[Incoming, Outgoing]]:
+    """The messages of whoever is at the other end of two pipes of ours, and a way to send some. The pipes stay open.
+
+    A line that is no message is answered with an error, and the next one is read.
+    """
     to_session, from_client = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     to_client, from_session = anyio.create_memory_object_stream[SessionMessage](0)
     async with to_session, from_client, to_client, from_session, anyio.create_task_group() as tasks:
-        tasks.start_soon(_pump_messages, reading, to_session, heard, False)
-        tasks.start_soon(_pump_requests, writing, from_session, heard)
+        tasks.start_soon(_pump_from_client, reading, to_session, to_client.clone())
+        tasks.start_soon(_pump_requests, writing, from_session, Heard())
         yield from_client, to_client
         tasks.cancel_scope.cancel()
 
@@ -140,35 +146,56 @@ def _number(pipe: IO[bytes] | None) -> int:
 def _start_pumps(
     tasks: TaskGroup, process: subprocess.Popen[bytes], heard: Heard, to_session: ToSession, from_session: FromSession
 ) -> None:
-    tasks.start_soon(_pump_messages, _number(process.stdout), to_session, heard, True)
+    tasks.start_soon(_pump_messages, _number(process.stdout), to_session, heard)
     tasks.start_soon(_pump_complaints, _number(process.stderr), heard)
     tasks.start_soon(_pump_requests, _number(process.stdin), from_session, heard)
 
 
-async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard, is_bounded: bool) -> None:
-    """Each line as a message. Whatever is none ends it: the session sees the end and fails what is under way.
-
-    `is_bounded`: so does more than one exchange may bring.
-    """
-    line = bytearray()
-    async with to_session:
-        while chunk := await _read(pipe):
-            heard.size += len(chunk)
-            *whole, rest = chunk.split(b"\n")
-            for piece in whole:
-                line += piece
-                if line.strip():
-                    message = _message(bytes(line), heard)
-                    heard.messages += 1
-                    if message is None or (is_bounded and _is_flood(heard)):
-                        return
-                    await to_session.send(message)
-                line.clear()
-            line += rest
-            if len(line) > MAX_LINE_BYTES:
-                heard.fault = f"it wrote a line longer than {MAX_LINE_BYTES:,} bytes"
+async def _pump_messages(pipe: int, to_session: ToSession, heard: Heard) -> None:
+    """Each line of a server as a message. Whatever is none, and more than one exchange may bring, ends it: the session
+    sees the end and fails what is under way."""
+    async with to_session, aclosing(_lines(pipe, heard)) as lines:
+        async for line in lines:
+            try:
+                message = _message(line)
+            except ValueError as error:
+                heard.fault = f"it wrote a line {error}"
                 return
+            heard.messages += 1
+            if _is_flood(heard):
+                return
+            await to_session.send(message)
         heard.fault = ENDED
+
+
+async def _pump_from_client(pipe: int, to_session: ToSession, to_client: Outgoing) -> None:
+    """Each line of a client as a message, or as an error that it is told of, until it closes its end."""
+    async with to_session, to_client, aclosing(_lines(pipe, Heard())) as lines:
+        async for line in lines:
+            try:
+                message = _message(line)
+            except ValueError as error:
+                with suppress(anyio.BrokenResourceError):  # it reads no more
+                    await to_client.send(SessionMessage(_refusal(line, f"a line {error}")))
+            else:
+                await to_session.send(message)
+
+
+async def _lines(pipe: int, heard: Heard) -> AsyncGenerator[bytes, None]:
+    """Each line that is not blank. One that is too long is given as soon as it is, without its rest."""
+    line, is_given = bytearray(), False
+    while chunk := await _read(pipe):
+        heard.size += len(chunk)
+        pieces = chunk.split(b"\n")
+        for place, piece in enumerate(pieces):
+            ends = place < len(pieces) - 1
+            line += piece
+            if not is_given and (len(line) > MAX_LINE_BYTES or (ends and line.strip())):
+                yield bytes(line)
+                is_given = True
+            if ends or is_given:
+                line.clear()
+            is_given = is_given and not ends
 
 
 def _is_flood(heard: Heard) -> bool:
@@ -178,12 +205,29 @@ def _is_flood(heard: Heard) -> bool:
     return True
 
 
-def _message(line: bytes, heard: Heard) -> SessionMessage | None:
+def _message(line: bytes) -> SessionMessage:
+    """The message in a line.
+
+    Raises:
+        ValueError: there is none; the text goes on after "a line".
+    """
+    if len(line) > MAX_LINE_BYTES:
+        raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
     except ValueError:
-        heard.fault = "it wrote a line that is no message of the protocol"
-        return None
+        raise ValueError("that is no message of the protocol") from None
+
+
+def _refusal(line: bytes, why: str) -> JSONRPCError:
+    """The answer to a line that cannot be read: to its request, where it is one, so that nobody waits for another."""
+    number, code = None, PARSE_ERROR
+    with suppress(ValueError, RecursionError):
+        said = json.loads(line)  # which takes more than the protocol does: half a surrogate pair in a text
+        code = INVALID_REQUEST
+        if isinstance(said, dict) and "method" in said:
+            number = _REQUEST_ID.validate_json(json.dumps(said.get("id")))
+    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=why))
 
 
 async def _pump_requests(pipe: int, from_session: FromSession, heard: Heard) -> None:
