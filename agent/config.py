@@ -30,7 +30,23 @@ _COMMON_WORDS = frozenset(
         *("never", "prompt", "file", "keyring", "test", "example", "secret", "password", "changeme", "admin", "root"),
     )
 )
+MAX_SECONDS = 1_000_000  # more than this a socket cannot wait
 EMBEDDED_MODEL = Path(__file__).resolve().parent.parent / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+# What a setting has to be, by the validator's word for the fault; {} is filled from what the validator knows.
+_DUE = {
+    "bool_parsing": "must be true or false",
+    "decimal_parsing": "must be a number of US dollars, 0 or more",
+    "finite_number": "must be a finite number",
+    "float_parsing": "must be a number",
+    "int_from_float": "must be a whole number",
+    "int_parsing": "must be a whole number",
+    "int_parsing_size": "must be a whole number of fewer digits",
+    "literal_error": "must be {expected}",
+    "greater_than": "must be above {gt:.15g}",
+    "greater_than_equal": "must be at least {ge:.15g}",
+    "less_than_equal": "must be at most {le:.15g}",
+}
 
 # What a program needs to be found, to find its files, and to speak the person's language.
 _HARMLESS = ("PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR")
@@ -58,9 +74,9 @@ class Settings(BaseSettings):
     seed: int = Field(7, ge=0, le=2**31 - 1)
     max_llm_calls: int = Field(10, ge=1, le=10_000)
     max_cost_usd: Decimal = Field(Decimal("0.20"))
-    max_run_seconds: float = Field(600.0, gt=0, allow_inf_nan=False)
+    max_run_seconds: float = Field(600.0, gt=0, le=MAX_SECONDS, allow_inf_nan=False)
     max_completion_tokens: int = Field(512, ge=16, le=131_072)
-    call_timeout_seconds: float = Field(120.0, gt=0, allow_inf_nan=False)
+    call_timeout_seconds: float = Field(120.0, gt=0, le=MAX_SECONDS, allow_inf_nan=False)
     max_batch_cost_usd: Decimal | None = None
     price_prompt_per_1k: Decimal = Field(Decimal("0.01"))
     price_completion_per_1k: Decimal = Field(Decimal("0.03"))
@@ -206,9 +222,10 @@ def _is_others_secret(name: str, value: str) -> bool:
 
 def _one_line(error: ValidationError) -> str:
     faults = []
-    for fault in error.errors(include_url=False, include_context=False):
+    for fault in error.errors(include_url=False):
         name = ".".join(str(part) for part in fault["loc"]).upper()
-        message = fault["msg"].removeprefix("Value error, ")
+        due = _DUE.get(fault["type"])
+        message = due.format_map(fault.get("ctx", {})) if due else fault["msg"].removeprefix("Value error, ")
         given = fault["input"]
         shown = f" (got {given!r:.60})" if name and not _is_secret(name) and not _is_nan(given) else ""
         faults.append(f"{name}: {message}{shown}" if name else message)

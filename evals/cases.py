@@ -38,7 +38,7 @@ MAX_ID = 200
 MAX_TURNS = 50
 MAX_FILES = 100
 MAX_FILE = 200_000
-MAX_NUMBER = 1_000_000_000  # of seconds, and of a weight
+MAX_NUMBER = 1_000_000  # of seconds, as in the settings, and of a weight
 _NOT_CONTENT = {"id", "tags", "weight", "epochs", "corpus"}
 
 
