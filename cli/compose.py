@@ -8,14 +8,16 @@ from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
 from agent.config import Settings, load_settings
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
-from agent.errors import BackendError, UsageError
+from agent.errors import BackendError, NotSentError, UsageError
 from agent.llm.backends.base import Backend
+from agent.llm.backends.http_call import is_loopback
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.backends.scripted import ScriptedBackend, load_script
@@ -156,7 +158,7 @@ def choose(settings: Settings, tell: Tell) -> Backend:
     if "llm_model" in settings.model_fields_set and not settings.llm_model.endswith(GGUF):
         raise BackendError(
             "unreachable",
-            f"{refusal}, so there is no {settings.llm_model}; start it (ollama serve), or leave the model to the"
+            f"{refusal}, so there is no {settings.llm_model}; to mend it: {start_of(server)}, or leave the model to the"
             " embedded backend (--backend embedded)",
         )
     tell(f"{refusal}: using the embedded model instead (--backend says otherwise)")
@@ -170,6 +172,14 @@ def why_not(server: OllamaBackend) -> str | None:
     except BackendError as error:
         return f"Ollama does not answer at {server.url} ({error.error_type})"
     return None
+
+
+def start_of(server: OllamaBackend) -> str:
+    """What a person does to have Ollama answer where it was looked for."""
+    if not is_loopback(urlsplit(server.url).hostname or ""):
+        return "start Ollama on that machine, or set OLLAMA_HOST"
+    here = "" if shutil.which("ollama") else "install Ollama (https://ollama.com/download), then: "
+    return f"{here}ollama serve (or set OLLAMA_HOST)"
 
 
 def ollama(settings: Settings) -> OllamaBackend:
@@ -243,6 +253,11 @@ def _make_ready(backend: Backend, settings: Settings, tell: Tell) -> None:
     """Have the model there before the first run: an unknown name is the person's mistake and not a failed run."""
     try:
         backend.describe()
+    except NotSentError as error:
+        if not isinstance(backend, OllamaBackend):
+            raise
+        ways = f"{start_of(backend)}, or use the embedded model (--backend embedded)"
+        raise NotSentError("unreachable", f"{error} To mend it: {ways}") from None
     except BackendError as error:
         if error.error_type != "model_not_found":
             raise

@@ -20,7 +20,7 @@ from agent.sandbox.leftovers import prefix
 from agent.tools.base import ToolError
 from agent.tools.browser_process import NAMES as CHROMIUM
 from agent.tools.web_search import search_live
-from cli.compose import embedded, embedded_file, ollama, openai, settings_of, why_not
+from cli.compose import embedded, embedded_file, ollama, openai, settings_of, start_of, why_not
 from cli.embeddings import embedding_server
 from cli.escape import inert_line
 from cli.outcome import INVALID, OK
@@ -108,7 +108,7 @@ def _ollama(settings: Settings) -> Iterator[Check]:
         yield from _model(settings, server, f"ollama pull {server.model}")
         yield from _embedded(settings, needed=False)
     else:
-        yield Check("backend", False, refusal, "ollama serve (or set OLLAMA_HOST)", optional=is_auto)
+        yield Check("backend", False, refusal, start_of(server), optional=is_auto)
         yield from _embedded(settings, needed=is_auto)
 
 

@@ -12,10 +12,10 @@ from rich.cells import cell_len
 from rich.text import Text
 
 from agent.config import Settings, load_settings
-from agent.errors import BackendError, UsageError
+from agent.errors import BackendError, NotSentError, UsageError
 from agent.llm.backends.ollama import OllamaBackend
 from agent.llm.backends.ollama_models import LocalModel, context_window
-from cli.compose import embedded_file, ollama, openai
+from cli.compose import embedded_file, ollama, openai, start_of
 from cli.escape import inert_line
 from cli.outcome import INVALID, OK
 from cli.terminal import make_console
@@ -68,8 +68,10 @@ def _of_ollama(settings: Settings) -> Offer:
     server = ollama(settings)
     try:
         found = [_completed(model, settings) for model in server.models()]
+    except NotSentError as error:
+        return Offer("ollama", why_none=f"{error} To mend it: {start_of(server)}")
     except BackendError as error:
-        return Offer("ollama", why_none=f"{error}; start it with: ollama serve")
+        return Offer("ollama", why_none=f"{error}; set OLLAMA_HOST to where Ollama is")
     finally:
         server.close()
     return Offer("ollama", found, "" if found else f"{server.url} holds no model; fetch one: ollama pull llama3.2:3b")

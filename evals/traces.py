@@ -183,7 +183,8 @@ def _read(path: Path) -> str:
             raise UsageError(f"{path}: is larger than any trace ({MAX_TRACE_BYTES >> 20} MiB); remove it")
         return data.decode("utf-8")
     except OSError as error:
-        raise UsageError(f"{path}: cannot be read ({error.strerror}); check its permissions") from None
+        hint = "; check its permissions" if isinstance(error, PermissionError) else ""
+        raise UsageError(f"{path}: cannot be read ({error.strerror}){hint}") from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path}: is not UTF-8 (byte {error.start}); restore or remove it") from None
 

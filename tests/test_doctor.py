@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from agent.llm.backends.ollama import OllamaBackend
 from agent.sandbox.ladder import Asked
+from cli.compose import start_of
 from cli.doctor import EXTRAS, check_extras, check_folder, check_python, check_window
 from cli.models import aligned
-from tests.support_cli import CALCULATE, Desk, answer
+from tests.support_cli import CALCULATE, NOBODY, Desk, answer
 from tests.support_sandbox import RUNGS, isolation
 from tests.support_wire import Seen, Wire, http_reply, serving
 
@@ -227,6 +229,47 @@ def test_no_model_at_all_says_what_to_do(desk: Desk) -> None:
     assert done.code == 3
     for command in ("ollama serve", "ollama pull llama3.2:3b", "make setup", "LLM_BASE_URL"):
         assert command in done.out
+
+
+@pytest.mark.parametrize(
+    ("is_installed", "mend"),
+    [
+        (True, "ollama serve (or set OLLAMA_HOST)"),
+        (False, "install Ollama (https://ollama.com/download), then: ollama serve (or set OLLAMA_HOST)"),
+    ],
+)
+def test_how_ollama_is_started_is_said_wherever_it_does_not_answer(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, mend: str, *, is_installed: bool
+) -> None:
+    programs = desk.folder / "programs"
+    programs.mkdir()
+    if is_installed:
+        (programs / "ollama").symlink_to("/bin/true")
+    monkeypatch.setenv("PATH", str(programs))
+    task = desk.inside("Hello!", "--backend", "ollama")
+    assert task.code == 3
+    assert task.line.startswith(f"shoestring: {NOBODY} cannot be reached (")
+    assert task.line.endswith(
+        f"); is the server running? To mend it: {mend}, or use the embedded model (--backend embedded)"
+    )
+    assert f"To mend it: {mend}\n" in desk.inside("models").out
+    named = desk.inside("Hello!", "--model", "tiny").line
+    assert named.endswith(
+        f"so there is no tiny; to mend it: {mend}, or leave the model to the embedded backend (--backend embedded)"
+    )
+    doctor = desk.inside("doctor", "--backend", "ollama", SEARCH_PROVIDER="corpus")
+    assert f"to mend it: {mend}\n" in doctor.out
+
+
+def test_an_ollama_elsewhere_is_started_there() -> None:
+    server = OllamaBackend("http://ollama.example:11434", "tiny")
+    assert start_of(server) == "start Ollama on that machine, or set OLLAMA_HOST"
+
+
+def test_a_server_that_is_no_ollama_is_not_started_again(desk: Desk) -> None:
+    with serving(lambda _seen: [http_reply("{}", status=404)]) as wire:
+        done = desk.inside("models", OLLAMA_HOST=wire.url)
+    assert "no such path as /api/tags on this server; set OLLAMA_HOST to where Ollama is" in done.out
 
 
 def test_names_that_a_server_made_up_stay_inert(desk: Desk) -> None:

@@ -119,9 +119,19 @@ def test_what_is_no_trace_is_named_in_one_line(content: bytes, word: str, tmp_pa
 
 
 def test_a_file_that_is_missing_or_a_folder_is_named(tmp_path: Path) -> None:
-    for path in (tmp_path / "missing.json", tmp_path):
-        with pytest.raises(UsageError, match="cannot be read"):
+    for path, why in ((tmp_path / "missing.json", "No such file or directory"), (tmp_path, "Is a directory")):
+        with pytest.raises(UsageError) as refused:
             load(path)
+        assert str(refused.value) == f"{path}: cannot be read ({why})"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_a_matter_of_permissions(tmp_path: Path) -> None:
+    path = tmp_path / "closed.json"
+    path.write_text("{}")
+    path.chmod(0)
+    with pytest.raises(UsageError, match=r"cannot be read \(Permission denied\); check its permissions$"):
+        load(path)
 
 
 def test_a_surprising_field_is_refused(tmp_path: Path) -> None:
