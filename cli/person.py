@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import json
 import sys
 import termios
@@ -12,18 +13,18 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from agent.errors import CancelledRunError
 from agent.state import AgentState, ToolCall
 from agent.tools.registry import Question
-from cli.escape import inert, inert_line
+from cli.escape import LINE_CHARS, clip, inert, inert_line
 from cli.terminal import LABEL_WIDTH, print_labelled
 
 QUESTION = "Allow this call? [y/N] "
 _WHERE = ("path", "destination", "url")  # arguments that say where a call works
 NAME_WIDTH = 24  # of an argument; a longer name goes on in the next line of its column
+MIN_VALUE_WIDTH = 8  # in a terminal too narrow for more
 
 
 def is_at_terminal() -> bool:
@@ -62,7 +63,8 @@ class Person:
             print_whole_call(self._console, asked.call, asked.left_out)
             if asked.warning is not None:
                 print_labelled(self._console, "NOTICE", inert_line(asked.warning))
-            self._console.print(Text(_in_short(asked.call), style="bold yellow"), soft_wrap=True)
+            for part in _folded(_in_short(asked.call), self._console.width):
+                self._console.print(Text(part, style="bold yellow"), soft_wrap=True)
             _forget_what_was_typed()
             self._console.print(Text(QUESTION, style="bold yellow"), end="", soft_wrap=True)
             try:
@@ -91,37 +93,68 @@ def how_to_allow(call: ToolCall) -> str:
 
 
 def print_whole_call(console: Console, call: ToolCall, left_out: Mapping[str, object] | None = None) -> None:
-    """A call with every argument whole, and those that it leaves out with the values they have then. A text stays in
-    its own column: it cannot pass for another argument."""
+    """A call with every argument whole, and those that it leaves out with the values they have then.
+
+    A text stays in its own column, where each of its lines bears a mark: it cannot pass for another argument, nor the
+    rest of a line that is folded for a line of its own.
+    """
     arguments = {inert(name): _shown(value) for name, value in call.arguments.items()}
-    arguments |= {inert(name): f"{_shown(value)} (left out)" for name, value in (left_out or {}).items()}
+    for name, value in (left_out or {}).items():
+        shown = _shown(value)
+        arguments[inert(name)] = [*shown[:-1], f"{shown[-1]} (left out)"]
     print_labelled(console, "ASK", f"{inert(call.name)}, with" + (":" if arguments else " no arguments"))
-    if not console.is_terminal:
-        width = max(map(len, arguments), default=0)
-        for name, value in arguments.items():
-            margin = " " * (LABEL_WIDTH + 1)
-            below = f"\n{margin}{'':{width}} "
-            console.print(Text(f"{margin}{name:{width}} {value.replace(chr(10), below)}"), soft_wrap=True)
+    widest = max(map(len, arguments), default=0)
+    if not console.is_terminal:  # nothing is folded
+        for name, lines in arguments.items():
+            _print_row(console, [name], lines, widest)
         return
-    grid = Table.grid(padding=(0, 1))
-    grid.add_column(width=LABEL_WIDTH)
-    grid.add_column(max_width=NAME_WIDTH, overflow="fold", style="magenta")
-    grid.add_column(overflow="fold")
-    for name, value in arguments.items():
-        grid.add_row("", Text(name), Text(value))
-    console.print(grid)
+    width = min(widest, NAME_WIDTH)
+    room = max(MIN_VALUE_WIDTH, console.width - LABEL_WIDTH - 1 - width - 1)
+    for name, lines in arguments.items():
+        _print_row(
+            console, [*_folded(name, width, "")], [part for line in lines for part in _folded(line, room)], width
+        )
+
+
+def _print_row(console: Console, name: list[str], value: list[str], width: int) -> None:
+    for left, right in itertools.zip_longest(name, value, fillvalue=""):
+        line = Text(" " * (LABEL_WIDTH + 1))
+        line.append(f"{left:{width}} ", "magenta")
+        line.append(right)
+        console.print(line, soft_wrap=True)
+
+
+def _folded(line: str, width: int, mark: str = "+ ") -> Iterator[str]:
+    """A line in parts that no terminal folds again; all but the first begin with the mark. Not a blank is lost.
+
+    Terminals differ in how wide they show what is not ASCII: it is counted as two cells, which is the most that any
+    gives it.
+    """
+    part, cells = "", 0
+    for character in line:
+        wide = 1 if character.isascii() else 2
+        if part and cells + wide > width:
+            yield part
+            part, cells = mark, len(mark)
+        part += character
+        cells += wide
+    yield part
 
 
 def _in_short(call: ToolCall) -> str:
     """The tool and where it works: above the question, as all else may have moved out of sight."""
-    where = [f"{name} {_shown(call.arguments[name])}" for name in _WHERE if isinstance(call.arguments.get(name), str)]
-    return inert_line(", ".join([call.name, *where]))
+    where = [f"{name} {_as_json(call.arguments[name])}" for name in _WHERE if isinstance(call.arguments.get(name), str)]
+    return clip(", ".join([inert(call.name), *where]), LINE_CHARS)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any) -> list[str]:
     """A text of several lines as lines, each behind a bar; anything else as JSON. Inert."""
     if isinstance(value, str) and "\n" in value:
-        return "\n".join(f"| {inert(line)}" for line in value.split("\n"))
+        return [f"| {inert(line)}".expandtabs() for line in value.split("\n")]
+    return [_as_json(value)]
+
+
+def _as_json(value: Any) -> str:
     return inert(json.dumps(value, ensure_ascii=False))
 
 

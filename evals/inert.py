@@ -15,12 +15,16 @@ _KEPT = frozenset("\n\t\u200c\u200d")
 # Cc: controls. Cf: bidi overrides, invisible and tag characters. Cs: lone surrogates, which no file can hold.
 # Zl, Zp: line breaks that line-based readers do not expect.
 _ACTIVE = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
-# Letters, marks and a symbol that show as nothing. Of the variation selectors, those that emoji and mathematics are
-# written with (U+FE00, U+FE0E, U+FE0F) stay.
+# Letters, marks and symbols that show as nothing, and what Unicode says is to be ignored where it is not known. Of the
+# variation selectors, those that emoji and mathematics are written with (U+FE00, U+FE0E, U+FE0F) stay. Some controls of
+# Egyptian (U+13439 to U+1343F) are none yet to older releases of Python.
 BLANK = frozenset(
     (
-        *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2800, 0x3164, 0xFFA0),
-        *(*range(0x180B, 0x180E), 0x180F, *range(0xFE01, 0xFE0E), *range(0xE0100, 0xE01F0)),
+        *(0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x2065, 0x2800, 0x3164, 0xFFA0, 0x16FE4, 0x1D159),
+        *(*range(0x180B, 0x180E), 0x180F, *range(0xFE01, 0xFE0E), *range(0xFFF0, 0xFFF9), *range(0x13430, 0x13443)),
+        *range(0xE0000, 0xE1000),
+        *range(0xFDD0, 0xFDF0),  # these, and the last two of each plane, are no characters
+        *(plane + last for plane in range(0, 0x110000, 0x10000) for last in (0xFFFE, 0xFFFF)),
     )
 )
 

@@ -68,6 +68,39 @@ def test_yes_is_the_call_made_and_all_of_it_was_shown(desk: Desk) -> None:
     assert [(file.path, file.text) for file in state.workspace.after] == [("notes/a.txt", LONG)]
 
 
+@pytest.mark.parametrize("first", ["", "y = 2\n"], ids=["one line", "several lines"])
+def test_a_long_line_is_folded_with_a_mark_and_not_a_blank_of_it_is_lost(desk: Desk, first: str) -> None:
+    wide, joined = "\u4e2d" * 50, "\U0001f469\u200d\U0001f52c" * 15
+    hidden = f"x = 1{' ' * 200}import os # {wide} {joined} the end"
+    script = desk.script([{"content": write(first + hidden)}, *({"content": reply} for reply in NOT_DONE)], "long.json")
+    with at_terminal(desk, *flags(desk), "--scripted", script) as terminal:
+        assert asked(terminal, "n\n") == 0
+    lines = terminal.shown[terminal.shown.index("ASK") :].splitlines()
+    begins = next(place for place, line in enumerate(lines) if "x = 1" in line)
+    ends = next(place for place, line in enumerate(lines) if "the end" in line)
+    column = lines[begins].index("|" if first else '"')
+    shown = [line[column:] for line in lines[begins : ends + 1]]
+    assert {line[:2] for line in shown[1:]} == {"+ "}
+    assert {line[:column].strip() for line in lines[begins + 1 : ends + 1]} == {""}
+    assert hidden in shown[0] + "".join(line[2:] for line in shown[1:])
+    # Every terminal has room for these, also one that gives each code point what it is given alone.
+    assert all(sum(1 if character.isascii() else 2 for character in line) <= 100 for line in lines[begins : ends + 1])
+
+
+def test_where_a_call_works_is_shown_whole_above_the_question(desk: Desk) -> None:
+    path = f"notes/{'a' * 90}{' ' * 90}.txt"
+    call = write("x")
+    call["action"]["args"]["path"] = path
+    script = desk.script([{"content": call}, *({"content": reply} for reply in NOT_DONE)], "long.json")
+    with at_terminal(desk, *flags(desk), "--scripted", script) as terminal:
+        assert asked(terminal, "n\n") == 0
+    lines = terminal.shown.splitlines()
+    question = next(place for place, line in enumerate(lines) if line.startswith(QUESTION.strip()))
+    above = lines[question - 3 : question]
+    assert [line[:2] for line in above[1:]] == ["+ ", "+ "]
+    assert above[0] + "".join(line[2:] for line in above[1:]) == f'write_file, path "{path}"'
+
+
 def test_that_a_file_would_be_replaced_is_said(desk: Desk) -> None:
     own = desk.folder / "own"
     (own / "notes").mkdir(parents=True)

@@ -183,7 +183,25 @@ def test_emoji_and_persian_keep_their_joiners() -> None:
 def test_nothing_vanishes_unseen() -> None:
     assert inert("a\x1b[2Jb") == "a\u241b[2Jb"
     assert inert("a\u202eb") == "a<U+202E>b"
-    for blank in (0x3164, 0x115F, 0x1160, 0xFFA0, 0xAD, 0x34F, 0x2800, 0xFE01, 0xE0100):
+    for blank in (
+        *(
+            0x3164,
+            0x115F,
+            0x1160,
+            0xFFA0,
+            0xAD,
+            0x34F,
+            0x2800,
+            0xFE01,
+            0xE0100,
+            0x2065,
+            0xFFF0,
+            0xFFF8,
+            0x1D159,
+            0x16FE4,
+        ),
+        *(0xE0000, 0xE0002, 0xE0080, 0xE00FF, 0xE01F0, 0xE0FFF, 0x13439, 0x13442, 0xFDD0, 0xFFFF, 0x1FFFE, 0x10FFFF),
+    ):
         assert inert(f"a{chr(blank)}b") == f"a<U+{blank:04X}>b"
     assert inert("one\r\ntwo\rthree") == "one\ntwo\u240dthree"
 
