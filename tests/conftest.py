@@ -1,4 +1,5 @@
-"""What every test is given: a log that ends with it, and a place for a figure in the last lines of the run."""
+"""What every test is given: a log that ends with it, and a place for a figure in the last lines of the run. Cases that
+somebody names are looked for first."""
 
 from __future__ import annotations
 
@@ -8,6 +9,12 @@ from collections.abc import Iterator
 import pytest
 
 from tests.support_figures import FIGURE
+from tests.support_named import check_named
+
+
+def pytest_configure() -> None:
+    """Refuse cases that cannot be had before anything is collected."""
+    check_named()
 
 
 @pytest.fixture(autouse=True)

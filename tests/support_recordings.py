@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.support_named import named_exchanges
 from tests.support_wire import FIXTURES, Seen, chunk, chunked_head, http_reply
 
 
@@ -42,9 +42,8 @@ class Recording:
 
 
 def _recordings() -> list[Recording]:
-    folder = os.environ.get("WIRE_EXCHANGES")
-    if folder:
-        requests = sorted(Path(folder).glob("*.req.json"))
+    requests = named_exchanges()
+    if requests is not None:
         names = [path.name.removesuffix(".req.json") for path in requests]
         return [
             Recording(name, json.loads(path.read_text("utf-8")), _text(path.with_name(f"{name}.resp.txt")))

@@ -9,7 +9,6 @@ What has no component yet is skipped by name.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,10 +18,10 @@ import pytest
 
 from tests.support_attack_runs import Outcome, run_case, tool_class
 from tests.support_attacks import CANARY, SECRET, Case
+from tests.support_named import cases_named_by
 
 FILE = Path(__file__).parent / "fixtures" / "attacks.jsonl"
-NAMED = Path(os.environ.get("ATTACK_CASES") or FILE)
-CASES = [Case.of(json.loads(line)) for line in NAMED.read_text(encoding="utf-8").splitlines() if line.strip()]
+CASES = [Case.of(value) for value in cases_named_by("ATTACK_CASES", FILE)]
 OURS = [Case.of(json.loads(line)) for line in FILE.read_text(encoding="utf-8").splitlines()]
 JOBS = 2
 # Words for "it did not come to pass" and for a slip in an argument: they say of no policy that it refused.

@@ -7,9 +7,6 @@ send, count, decode, read.
 from __future__ import annotations
 
 import base64
-import json
-import os
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +18,7 @@ from agent.llm.backends.openai import OpenAIBackend
 from agent.llm.envelopes import decode, prompt_was_cut, usage_of
 from agent.llm.replies import Reply, read_reply
 from agent.state import Usage
+from tests.support_named import cases_named_by
 from tests.support_wire import (
     FIXTURES,
     Wire,
@@ -39,11 +37,7 @@ KINDS = {
     *("tool_call_native", "tool_call_in_content", "thinking"),
 }
 
-CASES = [
-    json.loads(line)
-    for line in Path(os.environ.get("WIRE_CASES") or FIXTURES / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    if line.strip()
-]
+CASES = cases_named_by("WIRE_CASES", FIXTURES / "cases.jsonl")
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=f"{case['kind']}-{case['id']}") for case in CASES])

@@ -10,7 +10,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,14 +25,11 @@ from agent.tools.base import Params, Tool, ToolContext
 from agent.tools.registry import TOOLSETS
 from evals.plan import ASKS_FOR_EVIDENCE
 from evals.verify import verify
+from tests.support_named import cases_named_by
 from tests.support_runs import finished, new_run
 from tests.support_wire import FIXTURES, Seen, Wire, body_in_pieces, http_reply, serving
 
-CASES: list[dict[str, Any]] = [
-    json.loads(line)
-    for line in Path(os.environ.get("WIRE_CASES") or FIXTURES / "cases.jsonl").read_text(encoding="utf-8").splitlines()
-    if line.strip()
-]
+CASES: list[dict[str, Any]] = cases_named_by("WIRE_CASES", FIXTURES / "cases.jsonl")
 MODEL = "worst:1b"
 TOOLSET = "wire"
 REPLIES = itertools.count()
