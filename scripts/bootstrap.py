@@ -84,7 +84,9 @@ def install(venv: Path, requirements: Path) -> bool:
         old.unlink()
     pip = [str(venv_python(venv)), "-m", "pip", "--disable-pip-version-check", "--no-input"]
     wheels_only = ["--require-hashes", "--only-binary", ":all:"]  # a machine without a compiler is enough
-    command = [*pip, "install", "--quiet", *wheels_only, "-r", str(requirements)]
+    # A lock names everything, and `check` below says whether it does. The pip that comes with older Pythons, where it
+    # looks for what packages need, warns of extras that it writes in another way than they do.
+    command = [*pip, "install", "--quiet", *wheels_only, "--no-deps", "-r", str(requirements)]
     if subprocess.run(command, check=False).returncode != 0:
         raise BootstrapError(
             f"pip could not install {requirements.name} (its reason is above): "

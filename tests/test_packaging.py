@@ -317,7 +317,7 @@ def test_requirements_are_installed_once_by_hash_from_wheels(tmp_path: Path) -> 
     venv, requirements = fake_venv(tmp_path), tmp_path / "requirements.txt"
     requirements.write_text("a==1 --hash=sha256:0\n")
     assert bootstrap.install(venv, requirements) is True
-    assert "--require-hashes --only-binary :all:" in calls(tmp_path)[0]
+    assert "--require-hashes --only-binary :all: --no-deps" in calls(tmp_path)[0]
     assert calls(tmp_path)[1].endswith("check")
     requirements.touch()  # a new checkout of the same content
     assert bootstrap.install(venv, requirements) is False
