@@ -233,6 +233,8 @@ BROKEN = [
     (http_reply('{"embeddings": [[1.0]]}'), "bad_reply"),
     (http_reply("<html>", status=502, content_type="text/html"), "proxy_error"),
     (b"", "server_error"),
+    (http_reply('{"error": "error parsing tool call: unexpected end"}', status=500), "server_error"),
+    (http_reply('{"error": "token repeat limit reached"}'), "server_error"),
 ]
 
 

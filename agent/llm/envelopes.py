@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from agent.errors import BackendError
+from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import OLLAMA_EMBED, V1_EMBED, Envelope, RawReply
 from agent.llm.faults import error_text, has_crashed, looks_like_html, one_line, raise_for_status, raise_for_text
 from agent.llm.native_envelope import native_usage, read_native
@@ -66,9 +66,12 @@ def object_of(reply: RawReply) -> dict[str, Any]:
     Raises:
         BackendError: the server refused, or what came is not a JSON object.
     """
-    raise_for_status(reply)
-    documents, _ = _documents(reply)
-    _raise_for_error(documents[0], reply)
+    try:
+        raise_for_status(reply)
+        documents, _ = _documents(reply)
+        _raise_for_error(documents[0], reply)
+    except ModelError as error:  # so the server words it, but no model has written anything here
+        raise BackendError("server_error", f"{reply.endpoint} failed: {error}") from None
     return documents[0]
 
 
