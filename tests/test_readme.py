@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.strategies.registry import STRATEGIES
+from cli.arguments import STRATEGIES_LISTED
+
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = [
     *("README.md", "CONTRIBUTING.md", "decisions.md", "docs/suites.md", "docs/benchmarks.md", "docs/log.md"),
@@ -55,6 +58,17 @@ def test_make_targets_and_benchmarks_exist(page: str) -> None:
         assert (target[0] or target[1]) in targets, target
     for module in re.findall(r"-m (benchmarks|evals|scripts)\.(\w+)", text(page)):
         assert (ROOT / module[0] / f"{module[1]}.py").is_file(), module
+
+
+def test_pages_agree_on_how_long_the_tests_take() -> None:
+    for page in ("README.md", "CONTRIBUTING.md"):
+        assert "in six to eight minutes" in " ".join(text(page).split()), page
+
+
+def test_strategies_are_listed_in_one_order() -> None:
+    listed = re.findall(r"^\| `(\w+)` \| .* \|$", text("README.md").partition("| `--strategy` |")[2], re.MULTILINE)
+    assert listed[: len(STRATEGIES)] == list(STRATEGIES)
+    assert ", ".join(STRATEGIES) == STRATEGIES_LISTED
 
 
 def test_every_subcommand_stands_in_the_readme() -> None:
