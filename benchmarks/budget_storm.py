@@ -27,7 +27,7 @@ from evals.verify import verify
 
 # What the batch may spend for each of its runs: a little less than they would, so that its caps are reached and the
 # last runs of all threads meet there.
-BATCH_CALLS_A_RUN = 2.71
+BATCH_CALLS_A_RUN = 3.09
 BATCH_MICROUSD_A_RUN = 48_500
 SHOWN_VIOLATIONS = 10
 
@@ -101,12 +101,14 @@ def report(result: Storm) -> str:
     lines = [
         f"{len(result.outcomes):,} runs in {result.seconds:.0f} s; {refused:,} of them met the batch's caps.",
         f"By the server's books: {verdict.calls:,} of {limits.max_calls:,} calls, ${spent:.6f} of ${allowed:.6f}.",
+        f"Of them for vectors: {verdict.vector_calls:,} calls, ${float(verdict.vector_microusd) / 1e6:.6f}.",
         f"By the ledger: {ledger.calls_used:,} calls, ${ledger.committed_microusd / 1e6:.6f}.",
-        f"The server ignored num_predict: {verdict.overshoots:,} calls.",
+        f"The server broke its cap: {verdict.overshoots:,} calls.",
         f"Too low a bound after counts that leave cached tokens out (old servers): {verdict.undercounted:,} calls.",
         f"What the broken caps cost beyond their reservations: ${float(verdict.excess) / 1e6:.6f}.",
         "Settled as: " + _tally(verdict.settled),
         "The server was: " + _tally(verdict.behaviours),
+        "Asked for vectors: " + _tally(verdict.vector_behaviours),
         "Refused for money, and admitted had the prompt been counted exactly:",
         *refusal_lines([refusal for outcome in result.outcomes for refusal in outcome.refusals]),
         *(f"VIOLATION {fault}" for fault in verdict.violations[:SHOWN_VIOLATIONS]),
@@ -122,7 +124,7 @@ def _tally(counter: Counter[str]) -> str:
 
 def refusal_lines(refusals: list[Refusal]) -> Iterator[str]:
     """One line for each kind of bound."""
-    for kind in ("exact", "grown", "sent_bytes"):
+    for kind in ("exact", "grown", "sent_bytes", "texts"):
         of_kind = [refusal for refusal in refusals if refusal.kind == kind]
         admitted = sum(refusal.admitted_by_exact for refusal in of_kind)
         share = f"{admitted / len(of_kind):6.1%}" if of_kind else "     -"

@@ -5,19 +5,22 @@ from __future__ import annotations
 import http.client
 import json
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 from agent.budget import BudgetEnforcer, Limits, Prices, Reservation
 from agent.errors import BudgetExceededError
 from agent.llm.backends.base import ChatRequest, OnText, RawReply
+from agent.llm.backends.embeddings import ollama_embeddings
 from agent.llm.backends.ollama import OllamaBackend
 from agent.state import BoundKind, ModelInfo, Purpose, Sampling
-from benchmarks.storm_tokens import Tokenizer, count, render
+from benchmarks.storm_tokens import Tokenizer, count, count_texts, render
 
 IMPATIENT_SECONDS = 0.15
 PATIENT_SECONDS = 30.0
+Refused = BoundKind | Literal["texts"]  # how a call was bounded that was refused; texts to be embedded stand apart
 
 
 @dataclass(frozen=True)
@@ -55,13 +58,20 @@ def plan_run(seed: int, number: int) -> RunPlan:
         tokenizer=tokenizer,
         habit=habit,
         counted_ahead=counted_ahead,
-        prices=rng.choice((Prices(10_000, 30_000), Prices(rng.randint(0, 20_000), rng.randint(0, 60_000)))),
+        prices=replace(
+            rng.choice((Prices(10_000, 30_000), Prices(rng.randint(0, 20_000), rng.randint(0, 60_000)))),
+            embedding_microusd_per_1k=_embedding_price(Random(f"embedding/{seed}/{number}")),
+        ),
         limits=Limits(rng.choice((None, 1, 2, 3, 5, 8, 10, 10)), cost, seconds),
         sampling=Sampling(
             temperature=0.0, seed=7, num_ctx=rng.choice((4096, 8192)), max_completion_tokens=rng.choice((16, 128, 512))
         ),
         timeout_seconds=IMPATIENT_SECONDS if habit == "impatient" else PATIENT_SECONDS,
     )
+
+
+def _embedding_price(rng: Random) -> int:
+    return rng.choice((0, 100, rng.randint(1, 10_000), rng.randint(10_000, 60_000)))
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,7 @@ class Doors:
 class Refusal:
     """A call that a money cap refused, and whether it would have been admitted by an exact count."""
 
-    kind: BoundKind
+    kind: Refused
     bound: int
     exact: int
     admitted_by_exact: bool
@@ -93,7 +103,7 @@ class Refusal:
 class StormBackend:
     """The real Ollama backend, whose requests are now and then sent to a port where nothing answers.
 
-    The number of each call goes out as its seed, so that the server's books name the call.
+    The number of each call goes out in its model's name, so that the server's books name the call.
     """
 
     name = "ollama"
@@ -129,13 +139,16 @@ class StormBackend:
 
     def send(self, request: ChatRequest, on_text: OnText | None = None) -> RawReply:
         """One attempt through one of the doors."""
-        door = self._rng.choices(("server", "reset", "closed"), weights=(96, 1, 3))[0]
-        self.doors.append(door)
-        inner = OllamaBackend(f"127.0.0.1:{self._ports[door]}", self._plan.model)
-        return inner.send(replace(request, seed=len(self.doors) - 1), on_text)
+        return OllamaBackend(*self.next_door(self._rng)).send(request, on_text)
 
     def close(self) -> None:
         """Nothing is held."""
+
+    def next_door(self, rng: Random) -> tuple[str, str]:
+        """Where the run's next call goes, and the model's name with the number of that call."""
+        door = rng.choices(("server", "reset", "closed"), weights=(96, 1, 3))[0]
+        self.doors.append(door)
+        return f"127.0.0.1:{self._ports[door]}", f"{self._plan.model}-{len(self.doors) - 1}"
 
     def _sent(self, request: ChatRequest) -> dict[str, Any]:
         body = OllamaBackend("127.0.0.1", self._plan.model).chat_body(request)
@@ -143,12 +156,35 @@ class StormBackend:
         return {key: wire[key] for key in ("messages", "tools") if key in wire}
 
 
+class StormEmbedding:
+    """The real way to vectors, through the same doors; its calls and the backend's are numbered together."""
+
+    def __init__(self, plan: RunPlan, backend: StormBackend, rng: Random) -> None:
+        self._plan, self._backend, self._rng = plan, backend, rng
+        self.wanted: Sequence[str] = ()
+
+    def describe(self) -> ModelInfo:
+        """Nothing is asked of the server."""
+        return self._backend.describe()
+
+    def exact_count(self) -> int:
+        """The tokens of the texts that are wanted now, by the server's tokenizer."""
+        return count_texts(self._plan.tokenizer, self.wanted)
+
+    def embed(self, texts: Sequence[str], deadline_seconds: float) -> RawReply:
+        """One attempt through one of the doors."""
+        return ollama_embeddings(*self._backend.next_door(self._rng)).embed(texts, deadline_seconds)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
 class WatchedEnforcer(BudgetEnforcer):
     """The run's gate, which notes for every refusal by money what an exact count would have come to."""
 
-    def __init__(self, plan: RunPlan, parent: BudgetEnforcer, backend: StormBackend) -> None:
+    def __init__(self, plan: RunPlan, parent: BudgetEnforcer, backend: StormBackend, embedding: StormEmbedding) -> None:
         super().__init__(plan.limits, plan.prices, parent=parent)
-        self._backend = backend
+        self._backend, self._embedding = backend, embedding
         self.refusals: list[Refusal] = []
         self.refused_by_batch = False
 
@@ -173,18 +209,21 @@ class WatchedEnforcer(BudgetEnforcer):
         except BudgetExceededError as error:
             self.refused_by_batch = self.refused_by_batch or error.scope == "batch"
             if error.cap == "cost":
-                exact = self._backend.exact_count()
-                admitted = self._would_admit(exact, max_completion_tokens, purpose)
-                self.refusals.append(Refusal(bound_kind, prompt_tokens_bound, exact, admitted))
+                embeds = purpose == "embed"
+                exact = self._embedding.exact_count() if embeds else self._backend.exact_count()
+                kept = answer_tokens_bound if embeds else None
+                admitted = self._would_admit(exact, max_completion_tokens, purpose, kept)
+                kind: Refused = "texts" if embeds else bound_kind
+                self.refusals.append(Refusal(kind, prompt_tokens_bound, exact, admitted))
             raise
 
-    def _would_admit(self, exact: int, wanted: int, purpose: Purpose) -> bool:
+    def _would_admit(self, exact: int, wanted: int, purpose: Purpose, kept: int | None) -> bool:
         """The gate's own arithmetic over what is left now; other runs may have moved the batch's by a call or two."""
         assert self.parent is not None  # noqa: S101  given in the constructor
         batch = BudgetEnforcer(Limits(self.parent.calls_left(), self.parent.microusd_left()), self.prices)
         run = BudgetEnforcer(Limits(self.calls_left(), self.microusd_left()), self.prices, parent=batch)
         try:
-            run.reserve(exact, wanted, purpose=purpose)
+            run.reserve(exact, wanted, purpose=purpose, answer_tokens_bound=kept)
         except BudgetExceededError:
             return False
         return True

@@ -14,7 +14,10 @@ CHUNK_BYTES = 48
 
 @dataclass
 class Entry:
-    """One request that was read, as this server counts it. Written down before a word is sent back."""
+    """One request that was read, as this server counts it. Written down before a word is sent back.
+
+    Where it `embeds`, texts were to become vectors: then `prompt` counts them, and there is no completion.
+    """
 
     run: int
     call: int
@@ -22,6 +25,7 @@ class Entry:
     prompt: int
     completion: int
     behaviour: str
+    embeds: bool = False
 
 
 @dataclass
@@ -38,7 +42,7 @@ class Turn:
     @property
     def streamed(self) -> bool:
         """Whether the client wants one object a line."""
-        return bool(self.body.get("stream", True))
+        return bool(self.body.get("stream", True)) and not self.entry.embeds
 
 
 def refusal(behaviour: str, rng: random.Random) -> bytes | None:
@@ -83,6 +87,14 @@ def one_object(turn: Turn, end: dict[str, Any]) -> str:
         message["thinking"] = turn.thinking
     end = {"done": False} if turn.entry.behaviour == "no_end" else {**end, "done_reason": _reason(turn)}
     members = json.dumps({"model": turn.body["model"], "message": message, **end})
+    counts = _counts(turn)
+    return f"{members[:-1]}, {counts}}}" if counts else members
+
+
+def vectors(turn: Turn) -> str:
+    """The one object of a reply that holds vectors."""
+    found = talk.vectors(turn.rng, len(turn.body["input"]), turn.entry.behaviour)
+    members = json.dumps({"model": turn.body["model"], "embeddings": found, "total_duration": 21_500_000})
     counts = _counts(turn)
     return f"{members[:-1]}, {counts}}}" if counts else members
 

@@ -1,9 +1,9 @@
 """A model server on loopback that misbehaves on purpose and keeps books of its own.
 
-It speaks enough of Ollama's `/api/chat`. A model is named `run-NUMBER-TOKENIZER-KIND-HABIT`, and `options.seed` holds
-the number of the call within its run, so that its books can be laid beside the client's. `/books` gives them, one JSON
-object a line; `/count` counts a prompt ahead. It prints its two ports as JSON and ends when its standard input does.
-On the second port every connection is accepted and reset at once.
+It speaks enough of Ollama's `/api/chat` and `/api/embed`. A model is named `run-NUMBER-TOKENIZER-KIND-HABIT-CALL`; the
+last is the number of the call within its run, so that its books can be laid beside the client's. `/books` gives them,
+one JSON object a line; `/count` counts a prompt ahead. It prints its two ports as JSON and ends when its standard input
+does. On the second port every connection is accepted and reset at once.
 """
 
 from __future__ import annotations
@@ -22,18 +22,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, cast
 
 from benchmarks import storm_talk as talk
-from benchmarks.storm_replies import Entry, Turn, one_object, refusal, stream, whole
-from benchmarks.storm_tokens import Tokenizer, count, cut, render
+from benchmarks.storm_replies import Entry, Turn, one_object, refusal, stream, vectors, whole
+from benchmarks.storm_tokens import Tokenizer, count, count_texts, cut, render
 
-_MODEL = re.compile(r"run-(\d+)-(bytes|pieces)-(\w+)-(\w+)(?::latest)?")
+_MODEL = re.compile(r"run-(\d+)-(bytes|pieces)-(\w+)-(\w+)-(\d+)(?::latest)?")
 # What a server does through a whole run, named in the model's name beside "plain".
 HABITS = {
     "impatient": "its client waits for a moment only",
-    "cutting": "prompts are silently cut to half the window, as Ollama may do",
+    "cutting": "prompts are silently cut to half the window, as Ollama may do, and texts to a window of their own",
     "uncached": "tokens in its cache are not counted, as old servers did; now and then the cache is lost",
 }
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time at all: closing sends a reset
 SLOW_SECONDS = 0.35  # longer than an impatient client waits
+TEXT_WINDOW = 32  # tokens of each text that a cutting server reads
+_UNREAD = frozenset({"busy", "gateway", "refused_request", "redirect", "load"})
 
 
 @dataclass
@@ -47,23 +49,25 @@ class Server:
 
     # -- counting -----------------------------------------------------------------------------------------------
 
-    def read(self, body: dict[str, Any]) -> Turn:
-        """Read a request, generate, and write both down."""
+    def read(self, body: dict[str, Any], *, embeds: bool) -> Turn:
+        """Read a request, generate where a reply is wanted, and write both down."""
         match = _MODEL.fullmatch(str(body.get("model")))
         if match is None:
             raise ValueError(f"no such model: {body.get('model')!r}")
         run, tokenizer, kind, habit = int(match[1]), cast(Tokenizer, match[2]), match[3], match[4]
-        options = body["options"]
-        rng = random.Random(f"{self.seed}/{run}/{options['seed']}")
-        behaviour = talk.behaviour(rng, impatient=habit == "impatient")
-        prompt = self._prompt_tokens(run, tokenizer, habit, body, rng)
-        entry = Entry(run, options["seed"], options["num_predict"], prompt, 0, behaviour)
-        turn = Turn(body, entry, rng)
-        if behaviour in ("busy", "gateway", "refused_request", "redirect", "load"):
-            entry.prompt = 0  # turned away unread
+        call, limit = int(match[5]), 0 if embeds else body["options"]["num_predict"]
+        rng = random.Random(f"{self.seed}/{run}/{call}")
+        behaviour = talk.behaviour(rng, impatient=habit == "impatient", embeds=embeds)
+        turn = Turn(body, Entry(run, call, limit, 0, 0, behaviour, embeds), rng)
+        if embeds:
+            turn.entry.prompt = self._text_tokens(turn, tokenizer, habit)
         else:
+            turn.entry.prompt = self._prompt_tokens(run, tokenizer, habit, body, rng)
+        if behaviour in _UNREAD:
+            turn.entry.prompt = 0  # turned away
+        elif not embeds:
             self._generate(turn, tokenizer, kind)
-        self.books.append(entry)
+        self.books.append(turn.entry)
         return turn
 
     def _prompt_tokens(
@@ -77,6 +81,13 @@ class Server:
         before, self.cache[run] = self.cache.get(run, b""), data
         kept = _shared(before, data) if rng.random() < 0.7 else 0
         return count(tokenizer, data[kept:])
+
+    @staticmethod
+    def _text_tokens(turn: Turn, tokenizer: Tokenizer, habit: str) -> int:
+        texts = turn.body["input"]
+        if turn.entry.behaviour == "over_bound":  # the most that a client can reckon with, or a little more than that
+            return sum(len(text.encode()) + 64 for text in texts) + 256 + turn.rng.choice((0, 1, 7, 400))
+        return count_texts(tokenizer, texts, TEXT_WINDOW if habit == "cutting" else None)
 
     @staticmethod
     def _generate(turn: Turn, tokenizer: Tokenizer, kind: str) -> None:
@@ -101,8 +112,8 @@ class Server:
 
     async def answer(self, method: str, path: str, body: bytes) -> AsyncIterator[bytes | None]:
         """The pieces of a reply; None resets the connection."""
-        if path == "/api/chat":
-            async for piece in self._chat(json.loads(body)):
+        if path in ("/api/chat", "/api/embed"):
+            async for piece in self._acted(self.read(json.loads(body), embeds=path == "/api/embed")):
                 yield piece
         elif path == "/count":
             asked = json.loads(body)
@@ -115,11 +126,10 @@ class Server:
         else:
             yield whole(404, f"404 page not found: {method} {path}", "text/plain")
 
-    async def _chat(self, body: dict[str, Any]) -> AsyncIterator[bytes | None]:
-        turn = self.read(body)
+    async def _acted(self, turn: Turn) -> AsyncIterator[bytes | None]:
         behaviour, rng = turn.entry.behaviour, turn.rng
         if behaviour == "slow":
-            await asyncio.sleep(SLOW_SECONDS if "impatient" in body["model"] else rng.uniform(0.001, 0.02))
+            await asyncio.sleep(SLOW_SECONDS if "impatient" in turn.body["model"] else rng.uniform(0.001, 0.02))
         if behaviour == "hangup_before":
             if rng.random() < 0.5:
                 yield None
@@ -128,7 +138,7 @@ class Server:
         if turned_away is not None:
             yield turned_away
             return
-        reply = stream(turn) if turn.streamed else whole(200, one_object(turn, {"done": True}))
+        reply = self._reply(turn)
         if behaviour == "garbage":
             reply = whole(200, talk.garbage(rng))
         elif behaviour in ("hangup_within", "reset_within"):
@@ -140,6 +150,12 @@ class Server:
         yield reply
         if behaviour == "reset_within" or (behaviour == "hangup_after" and rng.random() < 0.5):
             yield None
+
+    @staticmethod
+    def _reply(turn: Turn) -> bytes:
+        if turn.entry.embeds:
+            return whole(200, vectors(turn))
+        return stream(turn) if turn.streamed else whole(200, one_object(turn, {"done": True}))
 
 
 def _shared(a: bytes, b: bytes) -> int:

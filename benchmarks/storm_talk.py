@@ -34,7 +34,33 @@ BEHAVIOURS = {
     "error_line": 2,
     "running_counts": 2,  # a stream that counts as it goes, and breaks off
 }
-OVER_CAP = frozenset({"over_cap", "over_cap_no_prompt_count"})
+# The same where it is asked for vectors.
+VECTOR_BEHAVIOURS = {
+    "honest": 48,
+    "no_counts": 5,
+    "zero_counts": 2,
+    "odd_counts": 3,
+    "over_bound": 5,  # it reads more than the texts can be, and says so in its count
+    "hangup_before": 3,
+    "hangup_within": 3,
+    "hangup_after": 3,
+    "reset_within": 2,
+    "slow": 3,
+    "busy": 3,
+    "crash": 3,
+    "gateway": 2,
+    "refused_request": 1,
+    "tool_call_error": 1,  # a refusal in words that elsewhere tell of a model's mistake
+    "garbage": 2,
+    "redirect": 1,
+    "fewer_vectors": 2,
+    "more_vectors": 2,
+    "uneven_vectors": 2,
+    "no_vectors": 1,
+}
+OVER_CAP = frozenset({"over_cap", "over_cap_no_prompt_count", "over_bound"})
+
+VECTOR_LENGTH = 8
 
 _PLAIN = ["the", "budget", "holds", "and", "every", "call", "was", "counted", "before", "it", "left", "so", "on"]
 _FOREIGN = ["größer", "naïve", "東京", "Москва", "🙂", "👩\u200d👩\u200d👧", "\N{ZERO WIDTH JOINER}"]
@@ -52,14 +78,15 @@ _GARBAGE = (
 )
 
 
-def behaviour(rng: Random, *, impatient: bool) -> str:
+def behaviour(rng: Random, *, impatient: bool, embeds: bool) -> str:
     """What the server does with one request; towards impatient clients it is often slow.
 
-    It keeps num_predict towards those: they may have left before they can be told that it did not.
+    It keeps its caps towards those: they may have left before they can be told that it did not.
     """
     if impatient and rng.random() < 0.4:
         return "slow"
-    drawn = rng.choices(list(BEHAVIOURS), weights=list(BEHAVIOURS.values()))[0]
+    behaviours = VECTOR_BEHAVIOURS if embeds else BEHAVIOURS
+    drawn = rng.choices(list(behaviours), weights=list(behaviours.values()))[0]
     return "honest" if impatient and drawn in OVER_CAP else drawn
 
 
@@ -81,6 +108,15 @@ def garbage(rng: Random) -> str:
 def odd_count(rng: Random) -> str:
     """JSON that stands where a count should, and is none."""
     return rng.choice(('"12"', "-5", "NaN", "1.5", "true", "[7]", "{}", "1e400", "null"))
+
+
+def vectors(rng: Random, number: int, behaviour: str) -> list[list[float]]:
+    """That many vectors, or what a server takes for them."""
+    number += {"fewer_vectors": -1, "more_vectors": 1, "no_vectors": -number}.get(behaviour, 0)
+    found = [[rng.uniform(-1.0, 1.0) for _ in range(VECTOR_LENGTH)] for _ in range(number)]
+    if behaviour == "uneven_vectors":
+        rng.choice(found).clear()
+    return found
 
 
 def _react_turn(rng: Random) -> str:

@@ -1,7 +1,8 @@
 """The storm server's own way of counting: a chat template and two tokenizers. Nothing in it comes from agent/.
 
 `bytes` is the worst tokenizer there is, one token a byte and every marker of the template spelled out. `pieces` is
-nearer to a real one: short runs of letters, digits by three, one token a marker.
+nearer to a real one: short runs of letters, digits by three, one token a marker. A text to be embedded is read on its
+own, between two marks.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Literal
 Tokenizer = Literal["bytes", "pieces"]
 
 _DEFAULT_SYSTEM = "You are a helpful assistant."
-_PIECE = re.compile(rb"<\|im_start\|>|<\|im_end\|>|</?tool_\w+>| ?[A-Za-z]{1,5}|[0-9]{1,3}| {1,8}|.", re.DOTALL)
+_PIECE = re.compile(rb"<\|im_start\|>|<\|im_end\|>|</?tool_\w+>|</?s>| ?[A-Za-z]{1,5}|[0-9]{1,3}| {1,8}|.", re.DOTALL)
 
 
 def render(messages: Sequence[dict[str, Any]], tools: Sequence[dict[str, Any]] | None = None) -> bytes:
@@ -39,6 +40,12 @@ def _rendered_call(call: dict[str, Any]) -> str:
     function = call.get("function", {})
     text = json.dumps({"name": function.get("name"), "arguments": function.get("arguments")}, ensure_ascii=False)
     return f"\n<tool_call>\n{text}\n</tool_call>"
+
+
+def count_texts(tokenizer: Tokenizer, texts: Sequence[str], window: int | None = None) -> int:
+    """How many tokens are read where texts become vectors; of each no more than `window`."""
+    counts = [count(tokenizer, f"<s>{text}</s>".encode("utf-8", "replace")) for text in texts]
+    return sum(counts if window is None else (min(tokens, window) for tokens in counts))
 
 
 def count(tokenizer: Tokenizer, data: bytes) -> int:

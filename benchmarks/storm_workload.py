@@ -20,10 +20,11 @@ from agent.strategies.react import React
 from agent.tools.base import ToolContext
 from agent.tools.calculate_math import CalculateMath
 from agent.tools.registry import ToolRegistry
-from benchmarks.storm_client import Doors, Refusal, RunPlan, StormBackend, WatchedEnforcer
-from benchmarks.storm_talk import words
+from benchmarks.storm_client import Doors, Refusal, RunPlan, StormBackend, StormEmbedding, WatchedEnforcer
+from benchmarks.storm_talk import VECTOR_LENGTH, words
 
 MAX_TURNS = 14
+COMPARED_SHARE = 0.4  # of the turns of a run of bare calls: texts are compared before them
 
 
 @dataclass
@@ -44,16 +45,19 @@ class Outcome:
 class _Parts:
     plan: RunPlan
     rng: Random
+    texts: Random  # draws whether texts are compared, and which: what else is drawn does not depend on it
     state: AgentState
     llm: LLMClient
+    embedding: StormEmbedding
     tools: ToolRegistry = field(default_factory=lambda: ToolRegistry((CalculateMath(),), ToolContext()))
 
 
 def drive(plan: RunPlan, seed: int, doors: Doors, batch: BudgetEnforcer) -> Outcome:
     """One run from its first call to its last. What it raises is a bug, and stands in the outcome."""
-    rng = Random(f"run/{seed}/{plan.number}")
+    rng, texts = Random(f"run/{seed}/{plan.number}"), Random(f"texts/{seed}/{plan.number}")
     backend = StormBackend(plan, doors, rng)
-    enforcer = WatchedEnforcer(plan, batch, backend)
+    embedding = StormEmbedding(plan, backend, texts)
+    enforcer = WatchedEnforcer(plan, batch, backend, embedding)
     state = _new_state(plan, rng)
     llm = LLMClient(
         backend,
@@ -61,10 +65,11 @@ def drive(plan: RunPlan, seed: int, doors: Doors, batch: BudgetEnforcer) -> Outc
         state,
         journal=NoJournal(),
         reporter=SilentReporter(),
+        embedding=embedding,
         call_timeout_seconds=plan.timeout_seconds,
         sleep=lambda _: None,  # back-off costs nothing here
     )
-    parts, crash = _Parts(plan, rng, state, llm), None
+    parts, crash = _Parts(plan, rng, texts, state, llm, embedding), None
     state.batch_limits = batch.limits.record()
     try:
         (_react if plan.kind == "react" else _converse)(parts)
@@ -107,6 +112,8 @@ def _converse(parts: _Parts) -> None:
     rng, messages = parts.rng, _opening(parts.rng)
     tools = tuple(parts.tools.native_tools()) if rng.random() < 0.3 else None
     for _ in range(MAX_TURNS):
+        if parts.texts.random() < COMPARED_SHARE:
+            _compare(parts)
         ask = Ask(tuple(messages), "act", tools=tools, stream=rng.random() < 0.5)
         try:
             _ask(parts.llm, ask)
@@ -121,6 +128,18 @@ def _converse(parts: _Parts) -> None:
         if rng.random() < 0.05:
             del messages[1 : rng.randint(1, len(messages))]  # a history that does not only grow
             messages.append(Message(role="user", content=words(rng, 5)))
+
+
+def _compare(parts: _Parts) -> None:
+    """Vectors of some texts, as a tool wants them: it goes on without those that it does not get."""
+    rng, embed = parts.texts, parts.llm.embed
+    assert embed is not None  # noqa: S101  the run has an embedding model
+    texts = [words(rng, rng.choice((1, 12, 60))) for _ in range(rng.choice((1, 2, 5, 12)))]
+    parts.embedding.wanted = texts
+    with suppress(BudgetExceededError, BackendError):
+        found = embed(texts)
+        if [len(vector) for vector in found] != [VECTOR_LENGTH] * len(texts):
+            raise ValueError(f"{len(found)} vectors for {len(texts)} texts, or some that were not sent")
 
 
 def _ask(llm: LLMClient, ask: Ask) -> None:
