@@ -306,7 +306,8 @@ class BudgetEnforcer:
                 cap, shrunk_by = payable, enforcer.scope
         if cap < floor:
             scope = shrunk_by or self.scope
-            raise BudgetExceededError("cost", f"the money left cannot pay a call of {floor} tokens", scope)
+            what = "vectors" if purpose == "embed" else f"a call of {floor} tokens"
+            raise BudgetExceededError("cost", f"the money left cannot pay {what}", scope)
         if purpose == "embed":
             self._refuse_the_answers_money(prices.cost_microusd(prompt, 0), kept_prompt)
         if purpose == "act" and (kept := self._keep_answer(prompt + kept_prompt, cap, floor)) < cap:
