@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, BeforeValidator, model_validator
+from pydantic import AfterValidator, model_validator
 from pydantic_core import PydanticCustomError
 
 from agent.state import AgentState
-from evals.assert_base import AssertSpec, Finding, Pattern, Texts, fold, shorten, text_due
+from evals.assert_base import AssertSpec, Finding, Pattern, Text, Texts, fold, shorten
 from evals.patterns import search
-from evals.workspaces import MAX_TEXT_BYTES, checked_name
+from evals.workspaces import MAX_TEXT_BYTES, checked_name, plain_path
 
 
-def _file_name(value: str) -> str:
-    try:
-        return checked_name(value)
-    except ValueError as error:
-        raise PydanticCustomError("file_name", "{why}", {"why": str(error)}) from None
+def _as_due(check: Callable[[str], str]) -> Callable[[str], str]:
+    """The check with its refusal as a validator reports it."""
+
+    def checked(value: str) -> str:
+        try:
+            return check(value)
+        except ValueError as error:
+            raise PydanticCustomError("file_name", "{why}", {"why": str(error)}) from None
+
+    return checked
 
 
 def _held(value: str) -> str:
@@ -27,7 +33,8 @@ def _held(value: str) -> str:
     return value
 
 
-FileName = Annotated[str, AfterValidator(_file_name), BeforeValidator(text_due)]
+FileName = Annotated[str, AfterValidator(_as_due(checked_name))]  # that a suite gives
+FilePath = Annotated[Text, AfterValidator(_as_due(plain_path))]  # that a model may have made, of any length
 
 
 class FileIs(AssertSpec):
@@ -37,7 +44,7 @@ class FileIs(AssertSpec):
     """
 
     type: Literal["file"]
-    path: FileName
+    path: FilePath
     equals: Annotated[str, AfterValidator(_held)] | None = None
     contains: Texts | None = None
     not_contains: Texts | None = None

@@ -43,15 +43,24 @@ def checked_name(name: str) -> str:
     Raises:
         ValueError: it would lead out of the workspace, or is no plain path; the message says what it must be.
     """
-    parts = PurePosixPath(name).parts
     if not name or len(name) > MAX_NAME or "\0" in name or "\\" in name or not name.isprintable():
         raise ValueError(f"a file's name must be 1 to {MAX_NAME} printable characters, without a backslash")
+    if len(PurePosixPath(plain_path(name)).parts) > MAX_DEPTH:
+        raise ValueError(f"a file's name may have {MAX_DEPTH} parts, as many as tools take")
+    return name
+
+
+def plain_path(name: str) -> str:
+    """A path at which a file may come to stand below a workspace, whoever writes it.
+
+    Raises:
+        ValueError: none ever can; the message says what it must be.
+    """
+    parts = PurePosixPath(name).parts
     if name.startswith("/") or ".." in parts or str(PurePosixPath(name)) != name or not parts:
         raise ValueError("a file's name must be a plain path below the workspace (notes/today.txt), without '..'")
     if any(len(part.encode()) > MAX_PART_BYTES for part in parts):
         raise ValueError(f"each part of a file's name may take {MAX_PART_BYTES} bytes")
-    if len(parts) > MAX_DEPTH:
-        raise ValueError(f"a file's name may have {MAX_DEPTH} parts, as many as tools take")
     return name
 
 

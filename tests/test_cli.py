@@ -121,7 +121,7 @@ def test_a_server_that_fails_in_the_middle_makes_the_run_invalid(desk: Desk) -> 
         pytest.param(["x", "--max-cost", "nan"], "MAX_COST_USD", id="NaN money"),
         pytest.param(["x", "--temperature", "inf"], "TEMPERATURE", id="infinite temperature"),
         pytest.param(["x", "--backend", "gpt"], "LLM_BACKEND", id="unknown backend"),
-        pytest.param(["x", "--strategy", "magic"], "STRATEGY", id="unknown strategy"),
+        pytest.param(["x", "--strategy", "magic"], "no strategy 'magic'", id="unknown strategy"),
         pytest.param(["x", "--toolset", "hammer"], "hammer", id="unknown toolset"),
         pytest.param(["x", "--backend", "scripted"], "--scripted FILE", id="a script that is not named"),
         pytest.param(["x", "--scripted", "r.json"], "--backend scripted", id="a script that nobody plays"),
