@@ -270,7 +270,7 @@ def test_exec_disk_fill(desk: Desk, tmp_path: Path) -> None:
 
 def test_too_many_files_are_told_from_too_large_ones(desk: Desk) -> None:
     many = desk.run("n = 0\nwhile True:\n    open(str(n), 'w').close()\n    n += 1")
-    assert (many.error_type, many.error) == ("disk", "The code was stopped: it made over 10,000 files. Make fewer.")
+    assert (many.error_type, many.error) == ("disk", "The code failed: it made over 10,000 files. Make fewer.")
     desk.run("find . -type f -delete", "bash")
     large = desk.run("for i in $(seq 9999); do head -c 60M /dev/zero >f$i; done", "bash")
     assert (large.error_type, "268,435,456 bytes" in (large.error or "")) == ("disk", True)

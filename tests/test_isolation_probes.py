@@ -21,7 +21,10 @@ from tests.support_figures import FIGURE
 from tests.support_sandbox import RUNGS, sandbox
 
 PROBES = frozenset(
-    ["reading", "writing", "tcp", "udp", "unix", "signals", "environment", "user", "processes", "daemon", "memory"]
+    [
+        *("reading", "writing", "tcp", "udp", "unix", "signals", "environment", "connections"),
+        *("user", "processes", "daemon", "memory"),
+    ]
 )
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="programs are isolated on Linux only")
@@ -49,7 +52,7 @@ def test_every_attack_is_held_off(level: Asked) -> None:
 
 def test_the_attacks_succeed_where_nothing_is_in_their_way() -> None:
     reached = {probe.name for probe in self_test(External()) if not probe.held}
-    assert reached >= {"reading", "writing", "tcp", "udp", "unix", "signals", "environment"}
+    assert reached >= {"reading", "writing", "tcp", "udp", "unix", "signals", "environment", "connections"}
     assert "memory" not in reached  # what is watched from outside holds on any rung
     assert "daemon" not in reached
 
@@ -58,7 +61,7 @@ def test_a_missing_wall_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     with_walls = sandbox("bubblewrap")
     walls = tuple(word for word in bubblewrap.WALLS if word != "--unshare-net")
     monkeypatch.setattr(bubblewrap, "WALLS", walls)
-    assert {probe.name for probe in self_test(with_walls) if not probe.held} == {"tcp", "udp"}
+    assert {probe.name for probe in self_test(with_walls) if not probe.held} == {"tcp", "udp", "connections"}
 
 
 def test_bubblewrap_comes_first_and_nothing_is_said_of_it() -> None:

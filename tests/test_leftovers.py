@@ -92,9 +92,9 @@ def test_what_a_running_process_uses_stays(place: Path, dead: int) -> None:
 def test_a_folder_that_is_closed_or_deep_goes_too(place: Path, dead: int) -> None:
     folder = left(place, dead)
     deep = os.open(folder, os.O_RDONLY)
-    for _ in range(1500):  # deeper than Python's own removal goes
-        os.mkdir("d", dir_fd=deep)
-        deeper = os.open("d", os.O_RDONLY, dir_fd=deep)
+    for _ in range(1500):  # deeper than Python's own removal goes, by a path that is longer than any call takes
+        os.mkdir("d" * 200, dir_fd=deep)
+        deeper = os.open("d" * 200, os.O_RDONLY, dir_fd=deep)
         os.close(deep)
         deep = deeper
     os.close(deep)

@@ -467,6 +467,15 @@ def test_an_ordinary_user_s_programs_are_held_too(level: Asked, tmp_path_factory
             "  code = 'mkdir d; cd d; for n in 1 2 3; do head -c 40M /dev/zero >$n; done; chmod 0300 .; sleep 9'\n"
             "  limits = Limits(seconds=9.0, disk=8 << 20)\n"
             "  print(rung.sandbox.run(Command(('/bin/sh', '-c', code), pathlib.Path(work), limits=limits)).ended)\n"
+            "  code = 'mkdir -m 0300 q; head -c 9M /dev/zero >q/1; head -c 9M /dev/zero >q/2; chmod 0 . q'\n"
+            "  print(rung.sandbox.run(Command(('/bin/sh', '-c', code), pathlib.Path(work), limits=limits)).ended)\n"
+            '  code = \'import os; os.mkdir("m", 0o300); os.chdir("m"); n = 0\\n\'\n'
+            "  code += 'while True: os.close(os.open(str(n), os.O_CREAT)); n += 1'\n"
+            "  python = ('/usr/bin/python3', '-I', '-c', code)\n"
+            "  print(rung.sandbox.run(Command(python, pathlib.Path(work), limits=limits)).ended)\n"
+            "  from agent.sandbox.usage import files_below\n"
+            "  left = files_below(pathlib.Path(work))\n"
+            "  print(left.is_whole, left.bytes <= limits.disk, left.entries <= 10_000)\n"
         )
         done = subprocess.run(
             [system, "-c", program],
@@ -484,8 +493,8 @@ def test_an_ordinary_user_s_programs_are_held_too(level: Asked, tmp_path_factory
     if "namespace" in done.stdout.partition("\n")[0]:
         pytest.skip(f"users may make no namespaces here: {done.stdout}")
     assert done.stderr == ""
-    held, ran, hidden = done.stdout.splitlines()
-    assert (held, hidden) == ("held", "disk")
+    held, ran, *hidden, left = done.stdout.splitlines()
+    assert (held, hidden, left) == ("held", ["disk", "disk", "files"], "True True True")
     mode = "0o100755" if level == "bubblewrap" else "0o100644"  # landlock: told that it was done, and not done
     assert ran == f"0 b'a\\ns\\n' ['{'0o40700' if level == 'bubblewrap' else '0o40755'}', '{mode}']"
 

@@ -70,6 +70,18 @@ def environment(told: dict[str, Any]) -> str:
     return "the harness's environment was read"
 
 
+def connections(told: dict[str, Any]) -> str | None:
+    """What the kernel tells of the machine's connections: the server on the loopback stands there."""
+    for process in ("self", "thread-self", told["harness"]):
+        try:
+            with open(f"/proc/{process}/net/tcp", encoding="ascii") as file:  # noqa: PTH123 as above
+                if f":{told['tcp']:04X} " in file.read():
+                    return "the machine's connections were listed"
+        except OSError:
+            continue
+    return None
+
+
 def user(told: dict[str, Any]) -> str | None:
     """Root, or a capability."""
     with open("/proc/self/status", encoding="ascii") as file:  # noqa: PTH123 as above
@@ -106,6 +118,7 @@ ATTEMPTS = {
     "unix": unix,
     "signals": signals,
     "environment": environment,
+    "connections": connections,
     "user": user,
     "processes": processes,
 }

@@ -104,5 +104,5 @@ class Sandbox(Protocol):
         Raises:
             SandboxError: no_sandbox, it could not be started; machine_busy or tool_crashed, it was ended for what was
                 not its doing.
-            StoreError: the disk takes no scratch folder.
+            StoreError: the disk takes no scratch folder, or the workspace cannot be looked through afterwards.
         """

@@ -15,9 +15,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from agent.sandbox.base import MIB, SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
-from agent.sandbox.lending import lent
+from agent.sandbox.lending import Lent, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
-from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
@@ -72,12 +71,14 @@ class Bubblewrap:
         """See `Sandbox.run`."""
         with ExitStack() as stack:
             user = stack.enter_context(borrowed())
+            given = Lent()
             if command.workspace is not None:
-                stack.enter_context(lent(command.workspace, user, read_only=command.read_only))
+                writing = lent(command.workspace, user, read_only=command.read_only, most=command.limits.disk)
+                given = stack.enter_context(writing)
             rules = stack.enter_context(sealed(seccomp_filter(Rules())))
             source = stack.enter_context(sealed(command.source))
-            given = ("--perms", "0644", "--ro-bind-data", str(source), SHOWN_SOURCE)
-            options = [*WALLS, *self._user_options(user), *given, *_files(command), *_variables(command)]
+            program = ("--perms", "0644", "--ro-bind-data", str(source), SHOWN_SOURCE)
+            options = [*WALLS, *self._user_options(user), *program, *_files(command), *_variables(command)]
             listed = b"".join(os.fsencode(option) + b"\0" for option in (*options, "--seccomp", str(rules)))
             handle = stack.enter_context(sealed(listed))  # so that no process in there can read them
             inner = (*self._drop(user), *self._limited(command, user), "/bin/sh", "-c", _OBSERVED, "sh", *command.argv)
@@ -88,7 +89,7 @@ class Bubblewrap:
             kept = (rules, source, handle)
             launch = Launch(argv, environment, kept, folders, ends_when_told=False, in_memory=in_memory)
             done = watch(launch, command)
-        return pruned(done, command)
+        return given.judged(done)
 
     def _user_options(self, user: Borrower) -> tuple[str, ...]:
         return _AS_ROOT if user.is_other else _NEW_USER

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from agent.sandbox.base import Command, Finished, Level
 from agent.sandbox.landlock import folders, launched
-from agent.sandbox.pruning import pruned
 from agent.sandbox.users import harness_user
 
 
@@ -25,4 +24,4 @@ class External:
         user = harness_user()
         with folders(command, user) as work:
             done = launched(command, {"landlocked": False, "user": None}, user, work)
-        return pruned(done, command)
+        return work.lent.judged(done)

@@ -10,6 +10,7 @@ from pathlib import Path
 from agent.sandbox.base import MIB, End
 from agent.sandbox.usage import (
     MAX_ENTRIES,
+    Free,
     MachineMemory,
     descendants,
     entries_in_memory,
@@ -25,7 +26,9 @@ from agent.sandbox.usage import (
 _OTHERS_SHARED = 128 * MIB  # shared memory that others may take meanwhile
 _OTHERS_MEMORY = 512 * MIB  # the same, with what the kernel holds for them
 _OTHERS_DISK = 1024 * MIB  # that others may write meanwhile
-_OTHERS_DISK_BESIDE_HIDDEN = 64 * MIB  # the same, where the program has closed a folder to our looks
+_OTHERS_DISK_BESIDE_HIDDEN = 64 * MIB  # the same, where the program has hidden a folder from our looks
+_OTHERS_FILES = 100_000  # that others may make meanwhile
+_OTHERS_FILES_BESIDE_HIDDEN = 10_000
 _WALKS = 8  # through all processes: those that change all the time are not seen by each
 _DISK_SHARE = 0.1  # of the time may go into looking at the disk
 
@@ -52,7 +55,7 @@ class Holding:
         self._namespace: str | None = None
         self._machine = self._machine_short = machine_memory()
         self._short_of: End | None = None
-        self._left_short: list[int] = []
+        self._left_short: list[Free] = []
         self._free = [free(folder) for folder in folders]
         self._next_walk = 0.0
 
@@ -84,11 +87,9 @@ class Holding:
         misses something, and from time to time."""
         if self._first is not None and entries_in_memory(self._first, self._in_memory) > MAX_ENTRIES:
             return Over("files")
-        now = [free(folder) for folder in self._folders]
-        missing = max((first.bytes - left.bytes for first, left in zip(self._free, now, strict=True)), default=0)
-        files = max((first.files - left.files for first, left in zip(self._free, now, strict=True)), default=0)
+        missing = _most_missing(self._free, [free(folder) for folder in self._folders])
         started = time.monotonic()
-        if missing <= self._disk and files <= MAX_ENTRIES and started < self._next_walk:
+        if missing.bytes <= self._disk and missing.files <= MAX_ENTRIES and started < self._next_walk:
             return None
         over = self._over_files(missing)
         ended = time.monotonic()
@@ -101,28 +102,39 @@ class Holding:
         if self._short_of == "memory":
             now, then = machine_memory(), self._machine_short
             return max(now.available - then.available, then.shared - now.shared) > self._memory
-        back = max(free(folder).bytes - left for folder, left in zip(self._folders, self._left_short, strict=True))
+        back = _most_missing([free(folder) for folder in self._folders], self._left_short)
         held = [files_below(folder, opening=True) for folder in self._folders]
-        return back + sum(files.bytes for files in held) > self._disk
+        if self._short_of == "files":  # it may have made more since that look
+            return max(0, back.files) + sum(files.entries for files in held) > MAX_ENTRIES
+        return max(0, back.bytes) + sum(files.bytes for files in held) > self._disk
 
     def _missed(self, limit: End, memory: MachineMemory) -> Over:
         """Over a limit by what the machine misses; how that stood is kept."""
         self._short_of, self._machine_short = limit, memory
-        self._left_short = [free(folder).bytes for folder in self._folders]
+        self._left_short = [free(folder) for folder in self._folders]
         return Over(limit, is_counted=False)
 
-    def _over_files(self, missing: int) -> Over | None:
+    def _over_files(self, missing: Free) -> Over | None:
         taken = [files_below(folder) for folder in self._folders]
         if any(files.entries > MAX_ENTRIES for files in taken):
             return Over("files")
         total = sum(files.bytes for files in taken)
-        if missing > self._disk:
+        if missing.bytes > self._disk:
             total += removed_bytes(self._members())
         if total > self._disk:
             return Over("disk")
         is_whole = all(files.is_whole for files in taken)
-        others = _OTHERS_DISK if is_whole else _OTHERS_DISK_BESIDE_HIDDEN
-        return self._missed("disk", self._machine) if missing > self._disk + others else None
+        if missing.bytes > self._disk + (_OTHERS_DISK if is_whole else _OTHERS_DISK_BESIDE_HIDDEN):
+            return self._missed("disk", self._machine)
+        if missing.files > MAX_ENTRIES + (_OTHERS_FILES if is_whole else _OTHERS_FILES_BESIDE_HIDDEN):
+            return self._missed("files", self._machine)
+        return None
 
     def _members(self) -> set[int]:
         return {*members(self._launcher, self._namespace), *descendants(self._launcher)}
+
+
+def _most_missing(before: list[Free], now: list[Free]) -> Free:
+    """What the disks of several folders have lost between two looks, where that is most."""
+    lost = [(first.bytes - left.bytes, first.files - left.files) for first, left in zip(before, now, strict=True)]
+    return Free(max((each[0] for each in lost), default=0), max((each[1] for each in lost), default=0))

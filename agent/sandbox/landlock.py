@@ -1,30 +1,28 @@
 """The second rung, for where no namespaces may be made (containers): landlock, a filter of system calls, and limits, in
 a launcher of our own. The program has no socket, cannot leave its group, and sees no file but the system's and its own.
 
-What differs from bubblewrap: that a file exists, and its size, can be asked of any path that is known; /tmp is a folder
-of the run's own under another name; a program cannot start a session, and where files outside belong to the user that
-it runs as, changes of a file's mode, owner or times are not made though it is told they were.
+What differs from bubblewrap: that a file exists, its size, and where a link leads can be asked of any path that is
+known; of /proc only a few files can be read, and only by the first process; /tmp is a folder of the run's own under
+another name; a program cannot start a session, and where files outside belong to the user that it runs as, changes of a
+file's mode, owner or times are not made though it is told they were.
 """
 
 from __future__ import annotations
 
 import marshal
 import os
-import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from agent.errors import StoreError
 from agent.sandbox.base import SHOWN_ROOT, SHOWN_SOURCE, Command, Finished, Level, SandboxError
-from agent.sandbox.leftovers import prefix
-from agent.sandbox.lending import lent
+from agent.sandbox.leftovers import temporary
+from agent.sandbox.lending import Lent, lent
 from agent.sandbox.limits import PATH, kernel_limits, variables
-from agent.sandbox.pruning import pruned
 from agent.sandbox.readable import ROOTS, SYSTEM, SYSTEM_FILES, base_python
 from agent.sandbox.sealed import sealed
 from agent.sandbox.seccomp import Rules, is_supported, seccomp_filter
@@ -33,7 +31,13 @@ from agent.sandbox.watched import Launch, watch
 
 LAUNCHER = Path(__file__).with_name("landlock_launcher.py")
 _SCOPED_SIGNALS = 6  # the version from which on a program's signals stay within its walls
-_KERNEL_FILES = ("/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/proc/stat")
+# Python and bash need none. node asks for its stack (maps), its memory (self/stat) and the processors; status is a
+# program's own account of itself. No folder of /proc is among them: each process has the machine's connections, routes
+# and mounts in its own.
+_KERNEL_FILES = (
+    *("/proc/self/maps", "/proc/self/stat", "/proc/self/status"),
+    *("/proc/meminfo", "/proc/cpuinfo", "/proc/stat"),
+)
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SHOWN_TMP = "/tmp"  # noqa: S108 what a program calls its own
 
@@ -84,7 +88,7 @@ class Landlock:
                 "devices": _DEVICES,
             }
             done = launched(command, plan, user, work)
-        return pruned(done, command)
+        return work.lent.judged(done)
 
 
 def _is_open(path: Path) -> bool:
@@ -111,11 +115,12 @@ def _check_open(work: Folders, command: Command) -> None:
 
 @dataclass(frozen=True)
 class Folders:
-    """Where a command works, what it calls /tmp, and the file with its source."""
+    """Where a command works, what it calls /tmp, and the file with its source. `lent` says how the first was left."""
 
     folder: Path
     tmp: Path
     source: Path
+    lent: Lent
 
     def named(self, argv: tuple[str, ...]) -> list[str]:
         """The command line with the source's real path."""
@@ -161,11 +166,11 @@ def folders(command: Command, user: Borrower) -> Iterator[Folders]:
     Raises:
         StoreError: the disk takes no folder.
     """
-    try:
-        scratch = Path(tempfile.mkdtemp(prefix=prefix("scratch"))).resolve()
-    except OSError as error:
-        raise StoreError(f"no scratch folder can be made: {error}") from error
-    try:
+    with ExitStack() as stack:
+        try:
+            scratch = stack.enter_context(temporary("scratch"))
+        except OSError as error:
+            raise StoreError(f"no scratch folder can be made: {error}") from error
         scratch.chmod(0o711)
         tmp, own = scratch / "tmp", scratch / "work"
         for made in (tmp, own):
@@ -173,7 +178,7 @@ def folders(command: Command, user: Borrower) -> Iterator[Folders]:
         source = scratch / "program"
         source.write_bytes(command.source)
         folder = command.workspace or own
-        with lent(folder, user, read_only=command.read_only), lent(tmp, user):
-            yield Folders(folder, tmp, source)
-    finally:
-        shutil.rmtree(scratch)
+        most = command.limits.disk if command.workspace is not None else None
+        given = stack.enter_context(lent(folder, user, read_only=command.read_only, most=most))
+        stack.enter_context(lent(tmp, user))
+        yield Folders(folder, tmp, source, given)

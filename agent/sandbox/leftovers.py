@@ -8,16 +8,16 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Literal
 
 from agent.sandbox.users import is_borrower
+from agent.sandbox.walking import remove
 
 Kind = Literal["browser", "check", "mcp", "probe", "scratch", "workspace"]
 
@@ -32,6 +32,16 @@ def prefix(kind: Kind) -> str:
     return f"shoestring-{kind}-{os.getpid()}.{_numbering()}-"
 
 
+@contextmanager
+def temporary(kind: Kind) -> Iterator[Path]:
+    """A new folder, removed at the end with all that is in it. Raises OSError: none can be made."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix(kind))).resolve()
+    try:
+        yield folder
+    finally:
+        remove(folder)
+
+
 def sweep() -> None:
     """Remove what commands that were killed have left among the temporary files, as far as it is ours and soon done.
 
@@ -39,9 +49,9 @@ def sweep() -> None:
     too, and nothing is said: whatever was asked for goes on.
     """
     deadline = time.monotonic() + MAX_SECONDS
-    with suppress(OSError, subprocess.TimeoutExpired):
+    with suppress(OSError):
         for folder in islice(_left(Path(tempfile.gettempdir()), _numbering()), MAX_REMOVED):
-            _remove(folder, deadline)
+            remove(folder, deadline)
 
 
 def _numbering() -> str:
@@ -75,17 +85,3 @@ def _is_ours(entry: os.DirEntry[str]) -> bool:
         owner = found.st_uid
         return stat.S_ISDIR(found.st_mode) and (owner == os.geteuid() or (os.geteuid() == 0 and is_borrower(owner)))
     return False
-
-
-def _remove(folder: Path, deadline: float) -> None:
-    """`rm` follows no link, and goes as deep as it must. Root needs no leave to enter, and so changes no mode."""
-    opening = [] if os.geteuid() == 0 else [["/bin/chmod", "-R", "u+rwx"]]
-    for command in (*opening, ["/bin/rm", "-rf"]):
-        subprocess.run(
-            [*command, "--", folder],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=max(0.0, deadline - time.monotonic()),
-            check=False,
-        )

@@ -9,6 +9,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from agent.sandbox.walking import Walk, open_to_owner, opened
+
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 BLOCK = 512  # what st_blocks counts in
 _SESSION_AT = 3  # in /proc/PID/stat, behind the name
@@ -122,11 +124,11 @@ def tasks_of(uid: int) -> int:
     return count
 
 
-@dataclass
+@dataclass(frozen=True)
 class Files:
     """What the files below a folder take: bytes of the disk, and how many they are, no further than MAX_ENTRIES + 1.
 
-    `is_whole`: every folder in there could be looked into.
+    `is_whole`: nothing in there was hidden from the look.
     """
 
     bytes: int = 0
@@ -135,36 +137,16 @@ class Files:
 
 
 def files_below(folder: Path, *, opening: bool = False) -> Files:
-    """What a folder holds; what cannot be looked into is not counted. With `opening` folders that are closed to us are
-    opened; nothing may run in there any more."""
-    files = Files()
-    waiting = [str(folder)]
-    while waiting and files.entries <= MAX_ENTRIES:
-        each = waiting.pop()
-        try:
-            if opening and not os.access(each, os.R_OK | os.X_OK):
-                Path(each).chmod(0o700)
-            waiting += _count(each, files)
-        except PermissionError:
-            files.is_whole = False
-        except OSError:  # gone since
-            continue
-    return files
-
-
-def _count(folder: str, files: Files) -> list[str]:
-    """Add what is in a folder to the count; its folders are returned."""
-    inner: list[str] = []
-    with os.scandir(folder) as found:
-        for entry in found:
-            files.entries += 1
-            if files.entries > MAX_ENTRIES:
-                break
-            with suppress(OSError):
-                files.bytes += entry.stat(follow_symlinks=False).st_blocks * BLOCK
-                if entry.is_dir(follow_symlinks=False):
-                    inner.append(entry.path)
-    return inner
+    """What a folder holds. With `opening`, closed folders are opened to us; nothing may run in there any more."""
+    try:
+        if opening:
+            open_to_owner(None, folder)
+        with opened(folder) as top:
+            walk = Walk(top, opening=opening, most=MAX_ENTRIES + 1)
+            taken = sum(found.about.st_blocks * BLOCK for found in walk if not found.is_left)
+    except OSError:
+        return Files(is_whole=False)
+    return Files(taken, walk.names, walk.trouble is None)
 
 
 def removed_bytes(processes: Iterable[int]) -> int:

@@ -115,9 +115,9 @@ class ExecuteCode(Tool[ExecuteCodeParams]):
         if finished.ended == "memory":
             raise ToolError("memory", f"The code was stopped: it took over {over.memory:,} bytes of memory. Use less.")
         if finished.ended == "disk":
-            raise ToolError("disk", f"The code was stopped: it wrote over {over.disk:,} bytes of files. Write less.")
+            raise ToolError("disk", f"The code failed: it wrote over {over.disk:,} bytes of files. Write less.")
         if finished.ended == "files":
-            raise ToolError("disk", f"The code was stopped: it made over {MAX_ENTRIES:,} files. Make fewer.")
+            raise ToolError("disk", f"The code failed: it made over {MAX_ENTRIES:,} files. Make fewer.")
         if finished.code:
             kind = "memory" if _OUT_OF_MEMORY.search(text) else "code_failed"
             raise ToolError(kind, f"The code failed ({_exit_words(finished.code)}).{_tail(text)}")
