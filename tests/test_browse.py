@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ from agent.egress.intranet import Intranet
 from agent.guards.approvals import Policy
 from agent.sandbox.leftovers import sweep
 from agent.state import StepRecord, ToolCall, ToolResult
-from agent.tools.base import ToolContext, WebAccess
+from agent.tools.base import ToolContext, ToolError, WebAccess
 from agent.tools.browse import Browse
-from agent.tools.browser_process import NAMES
+from agent.tools.browser_process import NAMES, Chromium
 from agent.tools.registry import Question, ToolRegistry, toolset
 from tests.support_pages import Route, Site, html, site
 from tests.support_runs import NoticeReporter, new_run
-from tests.support_sandbox import waited_for
+from tests.support_sandbox import gone, waited_for
 
 pytest.importorskip("playwright", reason="the extra `browser` is not installed")
 pytestmark = [
@@ -853,7 +853,7 @@ from pathlib import Path
 from agent.egress.fetch import Reach
 from agent.egress.intranet import Intranet
 from agent.guards.approvals import Policy
-from agent.tools.base import ToolContext, WebAccess
+from agent.tools.base import ToolContext, ToolError, WebAccess
 from agent.tools.browse import Browse, BrowseParams
 reach = Reach(Intranet.of(f"pub.test:{sys.argv[1]}"), lambda host, port: ["127.0.0.1"])
 context = ToolContext(web=WebAccess(reach))
@@ -886,6 +886,40 @@ def test_a_browser_that_is_not_there_says_how_to_mend_it(tmp_path: Path, served:
     assert result.error_type == "no_browser"
     assert "CHROMIUM_PATH" in (result.error or "")
     surfer.tools.close()
+
+
+def test_of_a_browser_that_ended_by_itself_nothing_is_left_and_nobody_is_killed_by_its_number() -> None:
+    program = Path(tempfile.mkdtemp(), "chromium")  # where another user may look, too
+    program.write_text("#!/bin/sh\nsleep 7077.31 & exit 0\n")
+    program.chmod(0o755)
+    program.parent.chmod(0o755)
+    chromium = Chromium(program, trusted_machine=False)
+    with pytest.raises(ToolError):
+        chromium.endpoint()
+    assert chromium.has_ended
+    assert gone("7077.31")  # what it left in its group
+    number = chromium._process.pid
+    assert not Path(f"/proc/{number}").exists()
+    with another_with(number) as stranger:
+        chromium.kill()
+        chromium.close()
+        assert stranger.poll() is None
+
+
+@contextmanager
+def another_with(number: int) -> Iterator[subprocess.Popen[bytes]]:
+    """A process of its own group that was given this number, which nobody has any more."""
+    deadline = time.monotonic() + 10
+    with suppress(ProcessLookupError):
+        while time.monotonic() < deadline:  # the dead of that group keep it until they are buried
+            os.killpg(number, 0)
+            time.sleep(0.02)
+    with suppress(OSError):  # only root may choose
+        Path("/proc/sys/kernel/ns_last_pid").write_text(str(number - 1), "ascii")
+    with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE, start_new_session=True) as process:
+        if process.pid != number:
+            pytest.skip("somebody else was given the number")
+        yield process
 
 
 @pytest.mark.parametrize(("says", "error_type"), [("No usable sandbox!", "no_sandbox"), ("Ouch.", "tool_crashed")])

@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -23,6 +24,7 @@ from agent.sandbox.base import SandboxError
 from agent.sandbox.leftovers import prefix
 from agent.sandbox.usage import resident_bytes
 from agent.sandbox.users import Borrower, borrowed
+from agent.sandbox.walking import remove
 from agent.tools.base import ToolError
 
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
@@ -67,6 +69,7 @@ class Chromium:
     def __init__(self, path: Path | None, *, trusted_machine: bool) -> None:
         executable = _executable(path)
         self.took_too_much = False
+        self._burying = threading.Lock()
         self._lent = ExitStack()  # its user, until nothing of it is left
         try:
             user = self._lent.enter_context(borrowed())
@@ -92,7 +95,7 @@ class Chromium:
             ToolError: as the class.
         """
         found, deadline = self._profile / "DevToolsActivePort", time.monotonic() + START_SECONDS
-        while self._process.poll() is None and time.monotonic() < deadline:
+        while not self._is_over() and time.monotonic() < deadline:
             with contextlib.suppress(OSError, ValueError):  # it is not there yet, or not yet whole
                 port, path = found.read_text(encoding="ascii").split()
                 return f"ws://127.0.0.1:{port}{path}"
@@ -104,27 +107,43 @@ class Chromium:
     @property
     def has_ended(self) -> bool:
         """Whether it is gone, or as good as gone."""
-        return self.took_too_much or self._process.poll() is not None
+        return self.took_too_much or self._is_over()
 
     def kill(self) -> None:
         """End it and all that it started."""
-        with contextlib.suppress(ProcessLookupError, PermissionError):  # ended already
-            os.killpg(self._process.pid, signal.SIGKILL)
+        with self._burying:
+            self._kill_group()
 
     def close(self) -> None:
         """End it and remove what it wrote. May be called again."""
         self.kill()
-        self._process.wait(_END_SECONDS)
+        with self._burying:
+            self._process.wait(_END_SECONDS)
         self._watch.join()
         self._lent.close()
 
     def _look(self) -> None:
         """Until it ends: whether it takes too much."""
-        while self._process.poll() is None:
+        while not self._is_over():
             if resident_bytes(self._process.pid) > MAX_RESIDENT_BYTES:
                 self.took_too_much = True
                 self.kill()
             time.sleep(_LOOK_SECONDS)
+
+    def _is_over(self) -> bool:
+        """Whether it has ended. Where it has, what it left in its group is ended too, before it is buried."""
+        with self._burying:
+            if sys.platform == "linux" and self._process.returncode is None:  # macOS cannot look without burying
+                if os.waitid(os.P_PID, self._process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+                    return False
+                self._kill_group()
+            return self._process.poll() is not None
+
+    def _kill_group(self) -> None:
+        """End all that has its number for a group; not once it is buried, for then that may be anybody's."""
+        if self._process.returncode is None:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # macOS says so where only the dead are left
+                os.killpg(self._process.pid, signal.SIGKILL)
 
     def _said(self) -> str:
         with contextlib.suppress(OSError):
@@ -134,7 +153,7 @@ class Chromium:
     def _remove_profile(self) -> None:
         deadline = time.monotonic() + _END_SECONDS
         while self._profile.exists() and time.monotonic() < deadline:  # what was killed may still be ending
-            shutil.rmtree(self._profile, ignore_errors=True)
+            remove(self._profile)
 
 
 def _executable(path: Path | None) -> str:
