@@ -35,6 +35,7 @@ from evals.traces import load
 from tests import support_attack_store as disks
 from tests.support_attack_fixtures import world
 from tests.support_attacks import CANARY, KEY, SECRET, Case, World, weather_asked
+from tests.support_foreign import said
 from tests.support_traces import genuine, judged
 
 BRIEF = 2.0  # seconds for what is meant to be stopped, or has no end of its own
@@ -354,9 +355,10 @@ def run_mcp(made: World) -> Outcome:
     with closing(ToolRegistry([*tools], made.context())) as registry:
         called = f"mcp_{server}_{offered}" if dot else name
         given = {} if "server" in args else args
-        outcome = Outcome.of(registry.execute(ToolCall(name=called, arguments=given)), BRIEF * 5)
+        result = registry.execute(ToolCall(name=called, arguments=given))
+    outcome = Outcome.of(result, BRIEF * 5)
     if own == "surroundings":
-        told = dict(line.partition("=")[::2] for line in outcome.text.splitlines())
+        told = dict(line.partition("=")[::2] for line in said(result).splitlines())
         outcome.harm += [f"it was given {name}" for name in told.keys() - ENVIRONMENT_OF_SERVERS - {"cwd", "pid"}]
         outcome.harm += ["it runs in our folder"] if told.get("cwd") in {str(Path.cwd()), str(made.workspace)} else []
     outcome.harm += ["the server's tool has a name of ours"] if any(tool_class(tool.name) for tool in tools) else []
