@@ -10,7 +10,8 @@ What is found, and nothing else:
 - So is its base64, broken into lines too, in both alphabets and inside the base64 of more.
 - A line of a secret of several lines counts as a secret where it is one long word (`_is_telling`): a line of a key,
   and not its header.
-- At the end of a text that was cut off there, what a secret begins with is found, from 12 characters on.
+- At the end of a text that was cut off there, what a secret begins with is found, from 12 characters on
+  (of a long one without its white space).
 
 All in time linear to the text, whatever is in it: readings are made by an expression that matches a few characters and
 repeats nothing, and what is looked for in them is literal.
@@ -49,7 +50,7 @@ _FILL = re.compile(r"={0,2}")
 _SHARED_AND_FILL = re.compile(r"[A-Za-z0-9+/]?={0,2}")
 # An escape, or a character, that the cut went through.
 _BROKEN_END = re.compile(r"(?:\\{1,8}(?:[uUx][0-9A-Fa-f]{0,7})?|(?:%[0-9A-Fa-f]{0,2}){1,4}|\ufffd)\Z")
-_BETWEEN_DIGITS = re.compile(r"\\+x|0x|[\s:,-]")
+_BETWEEN_DIGITS = re.compile(r"(?<!\\)\\++x|0x|[\s:,-]")  # a run of backslashes is tried from its first alone
 
 
 def redacted(text: str, secrets: Iterable[str], *, is_cut: bool = False, keep_lines: bool = False) -> str:

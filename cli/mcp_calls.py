@@ -79,9 +79,9 @@ class Calls:
         try:
             call.result.set_result(self._offer.call(call.name, call.arguments))
         except KeyboardInterrupt:
-            call.result.set_result(
-                ToolResult(success=False, error="mcp-serve has been ended.", error_type="cancelled"),
-            )
+            if not call.result.done():
+                ended = ToolResult(success=False, error="mcp-serve has been ended.", error_type="cancelled")
+                call.result.set_result(ended)
             raise
         except Exception as bug:  # noqa: BLE001  told where the result is waited for
             call.result.set_exception(bug)

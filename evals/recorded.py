@@ -10,7 +10,7 @@ from typing import Any
 
 from agent.acting import Approver
 from agent.budget import BudgetEnforcer, Limits, Prices
-from agent.errors import BudgetExceededError, ReplayMismatchError
+from agent.errors import BackendError, BudgetExceededError, ReplayMismatchError
 from agent.llm.backends.replay import ReplayBackend
 from agent.llm.client import LLMClient
 from agent.state import LOOP_REFUSALS, AgentState, Message, ToolCall, ToolResult
@@ -32,6 +32,7 @@ class RecordedTools(ToolRegistry):
         pairs = [pair for step in trace.steps for pair in zip(step.actions, step.results, strict=False)]
         self._recorded = [(call, result) for call, result in pairs if result.error_type not in LOOP_REFUSALS]
         self._writes = writes
+        self._ends_in_error = trace.status == "error"
 
     def embed_with(self, llm: RecordedClient, backend: ReplayBackend) -> None:
         """Make the calls for vectors that the trace holds again, where the tools made them."""
@@ -53,7 +54,7 @@ class RecordedTools(ToolRegistry):
             ReplayMismatchError: another call was recorded here, or a write comes out otherwise.
             BackendError: a call for vectors failed the first time.
         """
-        self._embed_again()
+        self._embed_again(has_result=bool(self._recorded))
         recorded = self._next(checked.call).model_copy()
         if self._writes and recorded.success and checked.tool.effect == "write":
             now = super().run(checked)
@@ -62,10 +63,19 @@ class RecordedTools(ToolRegistry):
                 raise ReplayMismatchError(f"{checked.call.name} comes out otherwise: {came}")
         return recorded
 
-    def _embed_again(self) -> None:
-        """What their vectors led to stands in the tool's result; that they were paid for stands in the ledger."""
+    def _embed_again(self, *, has_result: bool) -> None:
+        """What their vectors led to stands in the tool's result; that they were paid for stands in the ledger.
+
+        A tool that has a result went on without vectors where they failed: the clock of the run had ended, which stands
+        still here. One that has none was ended by them.
+        """
+        if has_result and self._ends_in_error and self._backend.only_embeds_left:
+            return
+        borne: tuple[type[Exception], ...] = (
+            (BudgetExceededError, BackendError) if has_result else (BudgetExceededError,)
+        )
         while self._backend.embeds_next and (embed := self._llm.embed):
-            with suppress(BudgetExceededError):  # the tool went on without vectors then
+            with suppress(*borne):
                 embed(self._backend.next_texts())
 
     def _next(self, asked: ToolCall) -> ToolResult:

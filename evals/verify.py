@@ -8,7 +8,8 @@ written again where no program ran in the workspace. One of other code is not re
 
 Not found out are: a run invented whole; the end cut off one that says it was cancelled, timed out, was ended by its
 batch's cap, or by a server that counts prompts ahead and found none or one too long, since what is left is what such a
-run leaves; a tool's result in the last step, which no prompt repeats; what a program left in the workspace; what a
+run leaves; a tool's result in the last step, which no prompt repeats; the texts of a call for vectors, but for their
+bytes, and how long its vectors were; what a program left in the workspace; what a
 batch's money is said to have left; whatever is written anew throughout: a limit, a price or a tool's result with every
 prompt, charge and reply that follows from it, or the counts of a call with its raw reply and all that comes after; the
 model's name, and how long things took; and, where the code's hash was changed, all that only the replay shows.

@@ -6,18 +6,19 @@ budget that the ledger had left then; each bound follows from the prompt and fro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from agent.errors import BackendError, ModelError
 from agent.llm.backends.base import RawReply
 from agent.llm.bounds import Bound, answer_bound, grown_bound, sent_bytes_bound
 from agent.llm.embedder import PHASE, tokens_of_conversation
 from agent.llm.envelopes import decode, usage_of
-from agent.llm.vectors import read_vectors, with_blank_vectors
+from agent.llm.vectors import Vector, read_vectors, with_blank_vectors
 from agent.prompts.budget_line import BudgetLeft, parse_budget_line
 from agent.state import AgentState, LedgerEntry, LLMCall, Message, Usage, content_hash
 from agent.strategies.base import NO_REPLY
 from evals.rebuilt import Rebuilt, rebuild
+from evals.verify_ledger import SECONDS_SLACK
 
 ONE_CONVERSATION = frozenset({"react"})
 # What servers write into every reply and never twice the same: Ollama's and /v1's time, /v1's id.
@@ -29,10 +30,11 @@ def history_faults(state: AgentState) -> Iterator[str]:
     stamps: set[str] = set()
     last: Rebuilt | None = None
     last_embedding: Rebuilt | None = None
+    length: int | None = None  # of the vectors so far
     for place, rebuilt in enumerate(rebuild(state)):
         is_cut_short = state.status == "cancelled" and place == len(state.calls) - 1
         if not (is_cut_short and rebuilt.raw):  # a person's stop may fall while the reply was being noted
-            yield from _raw_faults(place, rebuilt)
+            yield from _raw_faults(place, rebuilt, length)
         if rebuilt.call.raw in stamps:
             yield f"calls[{place}]: its raw reply, with the server's own stamp, is that of an earlier call"
         if any(stamp in rebuilt.call.raw for stamp in _STAMPS):
@@ -41,7 +43,7 @@ def history_faults(state: AgentState) -> Iterator[str]:
         yield from _bound_faults(place, rebuilt)
         if rebuilt.embeds():
             yield from _embedding_faults(state, place, rebuilt, last_embedding)
-            last_embedding = rebuilt
+            last_embedding, length = rebuilt, length or _length_of(rebuilt)
             continue
         yield from _kept_back(place, rebuilt)
         yield from _continuation(state, place, rebuilt, last)
@@ -52,7 +54,7 @@ def history_faults(state: AgentState) -> Iterator[str]:
 # -- a call and its raw reply -----------------------------------------------------------------------------------------
 
 
-def _raw_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
+def _raw_faults(place: int, rebuilt: Rebuilt, length: int | None) -> Iterator[str]:
     call, raw = rebuilt.call, rebuilt.raw
     if raw is None and call.raw:
         yield f"calls[{place}]: has a reply without an HTTP status"
@@ -61,10 +63,10 @@ def _raw_faults(place: int, rebuilt: Rebuilt) -> Iterator[str]:
         said, found = getattr(call.usage, name), getattr(counted, name)
         if said != found:
             yield f"calls[{place}]: usage.{name} is {said}, and its raw reply says {found}"
-    yield from _error_faults(place, call, raw, rebuilt.embeds())
+    yield from _error_faults(place, call, raw, _embedded(rebuilt, length) if rebuilt.embeds() else decode)
 
 
-def _error_faults(place: int, call: LLMCall, raw: RawReply | None, embedded: bool) -> Iterator[str]:
+def _error_faults(place: int, call: LLMCall, raw: RawReply | None, read: Callable[[RawReply], object]) -> Iterator[str]:
     """The recorded error is the one that the raw reply gives; a cut prompt shows in the counts only."""
     said = call.error.error_type if call.error else None
     if raw is None:
@@ -72,10 +74,7 @@ def _error_faults(place: int, call: LLMCall, raw: RawReply | None, embedded: boo
             yield f"calls[{place}]: error {said} is called the model's, and there is no reply"
         return
     try:
-        if embedded:
-            read_vectors(with_blank_vectors(raw), len(call.appended))
-        else:
-            decode(raw)
+        read(raw)
     except (ModelError, BackendError) as error:
         found = "repetition" if error.detail == "repetition" else error.error_type
         if said not in (found, None) or (said is None and isinstance(error, BackendError)):
@@ -209,6 +208,21 @@ def _kept_back(place: int, rebuilt: Rebuilt) -> Iterator[str]:
         yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
 
 
+def _embedded(rebuilt: Rebuilt, length: int | None) -> Callable[[RawReply], list[Vector]]:
+    """Reads a kept reply to a call for vectors, of which the earlier ones had that length."""
+    return lambda raw: read_vectors(with_blank_vectors(raw), len(rebuilt.call.appended), length)
+
+
+def _length_of(rebuilt: Rebuilt) -> int | None:
+    """How long the vectors of a call were; None where it gave none."""
+    if rebuilt.raw is None or rebuilt.call.error is not None or rebuilt.entry.settled_as == "overshoot":
+        return None
+    try:
+        return len(_embedded(rebuilt, None)(rebuilt.raw)[0])
+    except (ModelError, BackendError):
+        return None
+
+
 def _embedding_faults(state: AgentState, place: int, rebuilt: Rebuilt, last: Rebuilt | None) -> Iterator[str]:
     """A call for vectors: texts alone, for a tool of its step, by the run's embedding model."""
     call, entry = rebuilt.call, rebuilt.entry
@@ -220,6 +234,13 @@ def _embedding_faults(state: AgentState, place: int, rebuilt: Rebuilt, last: Reb
         yield f"calls[{place}]: asks for vectors, and holds what belongs to a chat"
     if (kept := tokens_of_conversation(state.ledger[:place])) != entry.answer_tokens_bound:
         yield f"ledger[{place}]: keeps back an answer of {entry.answer_tokens_bound} prompt tokens, and it is {kept}"
+    step = state.steps[call.step] if 0 <= call.step < len(state.steps) else None
+    if step is not None and not step.actions:
+        yield f"calls[{place}]: asks for vectors, and no tool was called in its step"
+    if step is not None and len(step.results) == len(step.actions):
+        took = sum(result.seconds for result in step.results)
+        if call.timing.total > took + SECONDS_SLACK:
+            yield f"calls[{place}]: took {call.timing.total:g} s, and the tools of its step {took:g} s"
     if entry.bound_kind != "sent_bytes":
         yield f"ledger[{place}]: texts are bounded by their bytes, and this bound is {entry.bound_kind}"
     if call.attempt > 0:

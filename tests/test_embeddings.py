@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -102,7 +103,7 @@ def test_both_wrappings_give_a_vector_a_text_in_the_order_of_the_texts(endpoint:
 def test_what_a_trace_keeps_has_no_vectors_and_can_be_played_back(endpoint: str, body: Any) -> None:
     came = reply(body([WHALE, HARBOUR]), endpoint)
     kept = without_vectors(came)
-    assert "[" not in kept.body
+    assert '{"lengths": [4, 4]}' in kept.body
     assert usage_of(kept) == usage_of(came)
     played = with_blank_vectors(kept)
     assert read_vectors(played, 2) == [[0.0] * 4] * 2
@@ -115,7 +116,11 @@ NO_VECTORS = [
     {"embeddings": [[], []]},
     {"embeddings": [[1.0, None], [1.0, 2.0]]},
     {"embeddings": [[True, False], [1.0, 2.0]]},
-    {"embeddings": {"vectors": 2, "length": 10**12}},
+    {"embeddings": {"lengths": [2, 2]}},
+    {"embeddings": {"lengths": [10**12, 10**12]}},
+    {"embeddings": [[1.0, 2.0], [10**400, 1]]},
+    {"embeddings": [[1.0]] * 3},
+    {"embeddings": "none"},
     {"embeddings": None},
     {"data": [{"index": 0, "embedding": [1.0]}]},
     {},
@@ -126,10 +131,12 @@ NO_VECTORS = [
 
 @pytest.mark.parametrize("body", NO_VECTORS)
 def test_what_is_no_vector_a_text_is_the_fault_of_the_server(body: dict[str, Any] | str) -> None:
-    for came in (reply(body), with_blank_vectors(reply(body))):
+    came = reply(body)
+    for each in (came, with_blank_vectors(without_vectors(came))):
         with pytest.raises(BackendError) as caught:
-            read_vectors(came, 2)
+            read_vectors(each, 2)
         assert caught.value.error_type == "bad_reply"
+    assert without_vectors(with_blank_vectors(without_vectors(came))) == without_vectors(came)
 
 
 def test_a_model_that_is_not_there_says_how_to_get_it() -> None:
@@ -251,6 +258,48 @@ def test_a_server_that_fails_makes_the_run_invalid_and_what_was_sent_is_paid(
     assert verify(state) == []
 
 
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"embeddings": {"lengths": [4, 4, 4, 4]}, "prompt_eval_count": 9},
+        {"embeddings": [[10**400, 1]] * 4, "prompt_eval_count": 9},
+        {"embeddings": [[0.5] * 1000] * 5, "prompt_eval_count": 9},
+    ],
+)
+def test_an_odd_reply_is_the_servers_fault_in_the_trace_as_well(tmp_path: Path, body: dict[str, Any]) -> None:
+    with library(tmp_path, embedding_model(replies=[http_reply(json.dumps(body))])) as shelf:
+        state = shelf.run([ask_pdf("mammal"), answer("The blue whale.")])
+    assert state.error is not None
+    assert state.error.error_type == "bad_reply"
+    assert len(state.calls[1].raw) < 300
+    assert verify(state) == []
+
+
+def test_vectors_of_another_length_than_before_are_the_servers_fault(tmp_path: Path) -> None:
+    lengths = iter((4, 3))
+
+    def swapped(texts: Sequence[str]) -> dict[str, Any]:
+        return {"embeddings": [[0.5] * length for length in [next(lengths)] for _ in texts], "prompt_eval_count": 30}
+
+    with library(tmp_path, embedding_model(swapped)) as shelf:
+        state = shelf.run([ask_pdf("mammal"), ask_pdf("old port"), answer("The blue whale.")])
+    assert state.error is not None
+    assert (state.error.error_type, len(state.calls)) == ("bad_reply", 4)
+    assert verify(state) == []
+
+
+def test_time_that_ends_within_the_call_is_the_runs(tmp_path: Path) -> None:
+    def late(texts: Sequence[str]) -> dict[str, Any]:
+        time.sleep(1.5)
+        return ollama_body(texts)
+
+    with library(tmp_path, embedding_model(late)) as shelf:
+        state = shelf.run([ask_pdf("blue whale"), answer("It.")], limits=Limits(10, 200_000, 0.7))
+    assert (state.status, state.calls[1].error is not None) == ("timeout", True)
+    assert "no call was left" in state.steps[0].results[0].data
+    assert verify(state) == []
+
+
 def test_a_server_that_is_gone_takes_its_reservation_back(tmp_path: Path) -> None:
     with library(tmp_path) as shelf:
         run = new_run([ask_pdf("mammal")], tools_named="pdf", workspace=tmp_path, embedding=shelf.server)
@@ -351,14 +400,28 @@ def _no_model(state: AgentState) -> None:
 
 
 def _longer_vectors(state: AgentState) -> None:
-    state.calls[1].raw = state.calls[1].raw.replace('"vectors": 4', '"vectors": 5')
+    state.calls[1].raw = state.calls[1].raw.replace("[4, 4, 4, 4]", "[5, 5, 5, 5]")
+
+
+def _longer_call(state: AgentState) -> None:
+    state.calls[1].timing.total = 60.0
 
 
 def _less_kept(state: AgentState) -> None:
     state.ledger[1].answer_tokens_bound = 0
 
 
-TAMPERED = [_dropped, _free, _fewer_tokens, _shorter_texts, _a_chat, _no_model, _longer_vectors, _less_kept]
+TAMPERED = [
+    _dropped,
+    _free,
+    _fewer_tokens,
+    _shorter_texts,
+    _a_chat,
+    _no_model,
+    _longer_vectors,
+    _less_kept,
+    _longer_call,
+]
 
 
 @pytest.mark.parametrize("change", TAMPERED)
@@ -392,7 +455,7 @@ def test_a_real_model_compares_and_its_run_verifies(desk: Desk) -> None:
     state = AgentState.model_validate_json(path.read_text("utf-8"))
     assert "by meaning" in state.steps[0].results[0].data
     assert state.ledger[1].settled_as == "counted"
-    assert json.loads(state.calls[1].raw)["data"] == {"vectors": 4, "length": 576}
+    assert json.loads(state.calls[1].raw)["data"] == {"lengths": [576] * 4}
     assert desk.main("verify", "traces").code == 0
 
 

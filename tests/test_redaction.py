@@ -147,6 +147,15 @@ def test_redaction_is_linear_in_the_text() -> None:
     assert min(seconds(hostile * 1000) for _ in range(3)) < 60 * min(seconds(hostile * 100) for _ in range(3))
 
 
+def test_whether_a_secret_is_held_is_told_in_linear_time_too() -> None:
+    def seconds(length: int) -> float:
+        started = time.perf_counter()
+        holds_secret("\\" * length, SECRETS)
+        return time.perf_counter() - started
+
+    assert min(seconds(40_000) for _ in range(3)) < 60 * min(seconds(4_000) for _ in range(3))
+
+
 # -- secrets of several lines, and long ones --------------------------------------------------------------------------
 
 

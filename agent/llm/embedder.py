@@ -26,6 +26,7 @@ class Embedder:
     def __init__(self, server: EmbeddingBackend, attempts: Attempts) -> None:
         self._server = server
         self._attempts = attempts
+        self._length: int | None = None  # of this run's vectors: others cannot be compared with them
 
     def embed(self, texts: Sequence[str]) -> list[Vector]:
         """One vector a text, all of one length, from one call; secrets are taken out of the texts first.
@@ -65,13 +66,14 @@ class Embedder:
         )
         try:
             refuse_overshoot(reservation.entry)
-            vectors = read_vectors(raw, len(texts))
-            call.raw = without_vectors(raw).body
+            vectors = read_vectors(raw, len(texts), self._length)
         except BackendError as error:
             call.error = call_error(error)
             raise
         finally:
+            call.raw = without_vectors(raw).body
             attempts.reporter.call_finished(attempts.state, call)
+        self._length = len(vectors[0])
         return vectors
 
     def _new_call(self, index: int, number: int, messages: tuple[Message, ...]) -> LLMCall:

@@ -18,7 +18,7 @@ from agent.llm.backends.openai import OpenAIBackend
 from agent.state import ModelInfo
 
 _BODY_BYTES_BESIDE = 64 * 1024
-_BODY_BYTES_PER_TEXT = 512 * 1024  # a vector of some thousand numbers, each of up to 25 characters
+_BODY_BYTES_PER_TEXT = 128 * 1024  # a vector of some thousand numbers, each of up to 25 characters
 
 
 @dataclass(frozen=True)

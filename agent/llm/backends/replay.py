@@ -73,6 +73,11 @@ class ReplayBackend:
         """Whether the next recorded call is one for vectors."""
         return not self.is_finished and self._trace.embeds(self._next)
 
+    @property
+    def only_embeds_left(self) -> bool:
+        """Whether all recorded calls from here on are for vectors."""
+        return all(self._trace.embeds(place) for place in range(self._next, len(self._trace.calls)))
+
     def next_texts(self) -> list[str]:
         """What the next recorded call sent, text by text."""
         return [message.content for message in self._prompts[self._next]]
