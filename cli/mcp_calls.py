@@ -8,12 +8,16 @@ from __future__ import annotations
 import signal
 import threading
 from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass, field
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any
 
 from agent.state import ToolResult
 from cli.mcp_offer import Offer
+
+
+_LOOKS_UP_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -55,7 +59,7 @@ class Calls:
             KeyboardInterrupt: a signal.
         """
         try:
-            while (call := self._waiting.get()) is not None and self._begin():
+            while (call := self._next()) is not None and self._begin():
                 try:
                     self._make(call)
                 finally:
@@ -63,6 +67,12 @@ class Calls:
         except KeyboardInterrupt:
             if not self._is_over:
                 raise
+
+    def _next(self) -> _Call | None:
+        """The next call, None at the end. The kernel may hand a signal to any thread: this one looks up for it."""
+        while True:
+            with suppress(Empty):
+                return self._waiting.get(timeout=_LOOKS_UP_SECONDS)
 
     def _begin(self) -> bool:
         with self._lock:

@@ -54,6 +54,8 @@ TOOLSET_FAMILIES: dict[str, Callable[[str], Sequence[AnyTool]]] = {}
 MAX_ACTIONS = 4
 _MAX_FAULTS_TOLD = 3
 _MAX_NAME_SHOWN = 40
+# The kernel may hand a signal to any thread: a main thread that waits learns of it only when it looks up.
+_LOOKS_UP_SECONDS = 0.5
 _TOOLSET_NAME = re.compile(r"[a-z][a-z0-9_-]{0,39}")
 
 
@@ -312,7 +314,9 @@ def _within(tool: AnyTool, params: Params, context: ToolContext) -> str | Excerp
 
     thread = threading.Thread(target=work, name=f"tool-{tool.name}", daemon=True)
     thread.start()
-    thread.join(tool.timeout_seconds)
+    ends = time.monotonic() + tool.timeout_seconds
+    while thread.is_alive() and (left := ends - time.monotonic()) > 0:
+        thread.join(min(left, _LOOKS_UP_SECONDS))
     if raised:
         raise raised[0]
     if not done:
