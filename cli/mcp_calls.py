@@ -16,7 +16,6 @@ from typing import Any
 from agent.state import ToolResult
 from cli.mcp_offer import Offer
 
-
 _LOOKS_UP_SECONDS = 0.5
 
 
