@@ -12,7 +12,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -330,6 +330,21 @@ def test_a_long_page_is_cut_within_its_marks(surfer: Surfer) -> None:
     assert result.truncated
     assert len(result.data) <= Browse.max_chars
     assert result.data.splitlines()[-2].startswith("--- end ")
+
+
+TOKEN = "tk-" + "0123456789abcdefghij" * 12  # longer than a title or a label may be
+
+
+def test_no_part_of_a_secret_is_shown_of_a_page(served: Site, tmp_path: Path) -> None:
+    surfer = Surfer(served, tmp_path, lent={"secrets": (TOKEN,)})
+    link = f"<a href='/next?key={TOKEN}'>open {TOKEN}</a>"
+    served.routes["/"] = html(f"<p>{'word ' * 700}</p><p>{TOKEN}</p>{link}", f"Keys {TOKEN}")
+    with closing(surfer.tools):
+        shown = [surfer.open("/"), surfer.act("links"), surfer.act("read", selector="a")]
+    assert all(result.success and "Keys" in result.data for result in shown), shown
+    assert "word word" in shown[0].data
+    assert "/next" in shown[1].data
+    assert all(TOKEN[:12] not in result.data and "[redacted]" in result.data for result in shown)
 
 
 def test_a_page_cannot_speak_in_the_templates_voice_nor_end_its_marks(surfer: Surfer) -> None:

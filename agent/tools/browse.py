@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib.util
 import json
-import secrets
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,12 +14,13 @@ from pydantic import Field
 
 from agent.egress.target import MAX_URL_CHARS
 from agent.errors import StoreError
-from agent.prompts.untrusted import as_data, inert_markers
+from agent.redaction import redacted
 from agent.tools.base import INSTALL_EXTRAS, Excerpt, Params, Tool, ToolContext, ToolError
 from agent.tools.browser_page import BrowserPage
-from agent.tools.browser_seen import Link, Seen
+from agent.tools.browser_seen import MAX_LABEL_CHARS, MAX_TITLE_CHARS, Link, Seen
 from agent.tools.browser_session import BrowserSession, Setup
 from agent.tools.fetching import printable
+from agent.tools.foreign import foreign
 from agent.tools.workspace import faults_told, opened_file, place_of, replace_file
 
 Action = Literal["open", "click", "type", "read", "links", "back", "screenshot"]
@@ -29,7 +29,6 @@ MAX_PICTURE_BYTES = 8 << 20
 MAX_PICTURES = 100
 _MAX_URL_SHOWN = 200
 _MAX_TYPED_SHOWN = 80
-_ROOM_FOR_CUT_NOTE = 80  # what the registry puts behind an excerpt
 _NEEDED: dict[Action, tuple[str, ...]] = {"open": ("url",), "click": ("selector",), "type": ("selector", "text")}
 
 
@@ -118,21 +117,13 @@ class Browse(Tool[BrowseParams]):
             return _saved(self._session.do(BrowserPage.picture, self._seconds, setup), context)
         told, self._told = self._told, None
         expected = told if told is not None and told.params == params else None
-        url, text = self._session.do(lambda page: _done(page, params, expected), self._seconds, setup)
-        return self._shown(url, text)
+        secrets = context.secrets
+        url, text = self._session.do(lambda page: _done(page, params, expected, secrets), self._seconds, setup)
+        return foreign(printable(text), url[:_MAX_URL_SHOWN], self.max_chars)
 
     def close(self) -> None:
         """End the browser."""
         self._session.close()
-
-    def _shown(self, url: str, text: str) -> str | Excerpt:
-        """The text as foreign data, and within the size of a result."""
-        source, mark = url[:_MAX_URL_SHOWN], secrets.token_hex(4)
-        room = self.max_chars - len(as_data("", source, mark))
-        clean = inert_markers(printable(text))
-        if len(clean) <= room:
-            return as_data(clean, source, mark)
-        return Excerpt(as_data(clean[: room - _ROOM_FOR_CUT_NOTE], source, mark), f"{len(text):,} characters")
 
 
 def _check(params: BrowseParams, context: ToolContext) -> None:
@@ -146,8 +137,8 @@ def _check(params: BrowseParams, context: ToolContext) -> None:
         raise ToolError("missing_extra", f"The browser needs one more package. Install it with: {INSTALL_EXTRAS}")
 
 
-def _done(page: BrowserPage, params: BrowseParams, told: _Told | None) -> tuple[str, str]:
-    """Where the page is after the action, and what there is to say of it."""
+def _done(page: BrowserPage, params: BrowseParams, told: _Told | None, secrets: tuple[str, ...]) -> tuple[str, str]:
+    """Where the page is after the action, and what there is to say of it, without secrets."""
     selector, typed = params.selector or "", ""
     page.begin()
     if params.action != "open":  # which leads to another page, whatever became of this one
@@ -161,11 +152,36 @@ def _done(page: BrowserPage, params: BrowseParams, told: _Told | None) -> tuple[
             typed = _typed(page, selector, params.text or "")
         case "back":
             page.back()
-    seen = page.seen(selector if params.action == "read" and selector else None)
+    seen = _without_secrets(page.seen(selector if params.action == "read" and selector else None), secrets)
     if params.action == "links":
         return seen.url, _doors(seen)
     notes = [note for note in (typed, page.files_told()) if note]
     return seen.url, "\n".join([*notes, seen.title, "", seen.text])
+
+
+def _without_secrets(seen: Seen, secrets: tuple[str, ...]) -> Seen:
+    """The page before anything of it is cut further; some of its texts were cut as they were read."""
+
+    def label(text: str) -> str:
+        return redacted(text, secrets, is_cut=len(text) == MAX_LABEL_CHARS)
+
+    def plain(text: str) -> str:
+        return redacted(text, secrets)
+
+    links = [link.model_copy(update={"text": label(link.text), "url": plain(link.url)}) for link in seen.links]
+    fields = [
+        field.model_copy(update={"label": label(field.label), "selector": plain(field.selector)})
+        for field in seen.fields
+    ]
+    return seen.model_copy(
+        update={
+            "url": plain(seen.url),
+            "title": redacted(seen.title, secrets, is_cut=len(seen.title) == MAX_TITLE_CHARS),
+            "text": redacted(seen.text, secrets, is_cut=seen.chars > len(seen.text)),
+            "links": links,
+            "fields": fields,
+        }
+    )
 
 
 def _click(page: BrowserPage, params: BrowseParams, told: _Told | None) -> None:
