@@ -60,7 +60,7 @@ def with_blank_vectors(reply: RawReply) -> RawReply:
         if not isinstance(lengths, list):
             return as_dict(value).get("other", value)
         counts = [length if isinstance(length, int) else _NO_VECTOR for length in lengths]
-        if sum(counts) > MAX_NUMBERS:
+        if sum(max(0, count) for count in counts) > MAX_NUMBERS:
             return None  # no reply of that size is read
         return [None if length < 0 else [0.0] * length for length in counts]
 
